@@ -20,6 +20,7 @@ _NUMBER: Final = r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?[kKmMgGtT]?"
 _PLAIN: Final = re.compile(rf"({_NUMBER}|[A-Za-z0-9_+:=%-]+)([,;]({_NUMBER}|[A-Za-z0-9_+:=%-]+))*")
 _HUB_PART: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _HUB_ID: Final = re.compile(rf"{_HUB_PART}(/{_HUB_PART})?")
+_ADAPTER: Final = re.compile(rf"{_HUB_PART}={_HUB_PART}/{_HUB_PART}")
 
 
 class Text(Enum):
@@ -27,6 +28,7 @@ class Text(Enum):
 
     PLAIN = "a number, a word without '/', or a list of them"
     HUB_ID = "a model's id on a hub, such as 'org/model'"
+    ADAPTERS = "adapters of a hub, such as 'sql=org/adapter', separated by blanks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ def fitting(form: Form, place: str, value: Any) -> Any:
         return fitting_value(choice, place, value)
     if isinstance(form, Mapping):
         return _object(form, place, value)
+    if form is Text.ADAPTERS:
+        return _adapters(place, value)
     texts = value if form is Text.PLAIN and isinstance(value, list | tuple) else [value]
     pattern = _PLAIN if form is Text.PLAIN else _HUB_ID
     for text in texts:
@@ -102,6 +106,14 @@ def fitting(form: Form, place: str, value: Any) -> Any:
         if not is_scalar and not (isinstance(text, str) and pattern.fullmatch(text)):
             raise bad_parameter(place, f"expected {form.value}, got {text!r}")
     return value
+
+
+def _adapters(place: str, value: Any) -> list[str]:
+    """Return one text for each adapter: no path, so that none of the host's files is opened."""
+    texts = list(value) if isinstance(value, list | tuple) else str(value).split()
+    if not texts or not all(isinstance(text, str) and _ADAPTER.fullmatch(text) for text in texts):
+        raise bad_parameter(place, f"expected {Text.ADAPTERS.value}, got {value!r}")
+    return texts
 
 
 def _object(keys: Mapping[str, Form], place: str, value: Any) -> dict[str, Any]:

@@ -13,12 +13,14 @@ def arguments_of(
     *,
     has_negative_switches: bool = True,
     plain_switches: Collection[str] = (),
+    has_underscores: bool = False,
 ) -> list[str]:
     """A switch is bare where it is true, and `--no-` where it is false and its engine has the form.
+    `has_underscores`: the engine's flags are spelled with these.
 
     Raises RefusedError for a list with a value that looks like a flag.
     """
-    flag = spelling.replace("_", "-")
+    flag = spelling.replace("-", "_") if has_underscores else spelling.replace("_", "-")
     if isinstance(value, bool):
         is_plain = not has_negative_switches or flag in plain_switches
         return _switch(flag, is_on=value, is_plain=is_plain)

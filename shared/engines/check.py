@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from schemas.executor.engine_rules import EngineRules
 from shared.engines.allow_list import AllowList, fitting
-from shared.engines.table import ALLOW_LISTS
+from shared.engines.conflicts import Conflict
+from shared.engines.table import ALLOW_LISTS, PROFILES
 from shared.engines.values import bad_parameter, fitting_value
 from shared.errors import Mistakes
 from shared.near_words import did_you_mean
@@ -28,6 +29,23 @@ def check_parameters(engine: str, rules: EngineRules, parameters: Mapping[str, A
             flags.add(flag)
             check_value(engine, rules, spelling, flag, value)
     mistakes.refuse()
+
+
+def find_conflicts(
+    engine: str, rules: EngineRules, parameters: Mapping[str, Any]
+) -> list[Conflict]:
+    """Return which parameters do not go together, as far as that is known of the engine; what an
+    operator allows by name is that operator's word.
+    """
+    profile = PROFILES.get(engine.casefold())
+    if profile is None or profile.find_conflicts is None or EVERYTHING in rules.allowed:
+        return []
+    flags = {
+        name.replace("_", "-"): value for name, value in parameters.items() if value is not None
+    }
+    return [
+        conflict for conflict in profile.find_conflicts(flags) if conflict.flag not in rules.allowed
+    ]
 
 
 def takes(rules: EngineRules, flag: str) -> bool:

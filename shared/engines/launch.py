@@ -17,7 +17,8 @@ class EngineLaunch(Struct, frozen=True, kw_only=True):
 
     `model_flag` None puts the model first; `hub_flag` is the one for a model of a hub, as in
     `owner/name`, where it differs. `plain_switches` are those without a `--no-` form, although
-    others have one.
+    others have one. `has_underscores`: its flags are spelled with these. `tls_flags` name the files
+    of its key and of its certificate, with which it serves HTTPS alone; None: it speaks plain HTTP.
     """
 
     program: tuple[str, ...]
@@ -33,7 +34,9 @@ class EngineLaunch(Struct, frozen=True, kw_only=True):
     port_flag: str = "--port"
     has_negative_switches: bool = True
     plain_switches: frozenset[str] = frozenset()
+    has_underscores: bool = False
     readiness_path: str = "/health"
+    tls_flags: tuple[str, str] | None = None
 
     def model_arguments(self, model: str) -> list[str]:
         is_of_hub = self.hub_flag is not None and self.knows_where(model)
@@ -52,6 +55,7 @@ class EngineLaunch(Struct, frozen=True, kw_only=True):
                 value,
                 has_negative_switches=self.has_negative_switches,
                 plain_switches=self.plain_switches,
+                has_underscores=self.has_underscores,
             )
             for spelling, value in parameters.items()
             if value is not None

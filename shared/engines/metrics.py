@@ -9,7 +9,7 @@ class MetricNames:
     """An engine's names of the fields of `EngineReading`, newest release first.
 
     `drafts` and `accepted_tokens` give the accept length where it is counted and not reported;
-    `reset_path` empties the prefix cache.
+    `reset_path` empties the prefix cache. `path` is where its Prometheus page is.
     """
 
     engine: str
@@ -17,3 +17,4 @@ class MetricNames:
     drafts: str = ""
     accepted_tokens: str = ""
     reset_path: str | None = None
+    path: str = "/metrics"

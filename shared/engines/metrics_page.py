@@ -14,6 +14,13 @@ LARGEST_OF_REPLICAS: Final = frozenset({"kv_cache_percent", "accept_length"})
 ENGINES: Final = tuple(p.metrics for p in PROFILES.values() if p.metrics is not None)
 
 
+def metrics_path(engine: str) -> str:
+    """Return where the engine's Prometheus page is."""
+    profile = PROFILES.get(engine.casefold())
+    names = profile.metrics if profile is not None else None
+    return names.path if names is not None else "/metrics"
+
+
 def read_page(page: str) -> tuple[MetricNames, EngineReading] | None:
     """Read an engine's metrics; None if no known engine writes such a page."""
     values: dict[str, list[float]] = defaultdict(list)

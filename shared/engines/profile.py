@@ -7,10 +7,13 @@ from typing import Any, Final
 
 from schemas.executor.engine_rules import TaskField
 from shared.engines.allow_list import AllowList
+from shared.engines.conflicts import FindConflicts
+from shared.engines.flag_note import FlagNote
 from shared.engines.flags import Flag
 from shared.engines.launch import EngineLaunch
 from shared.engines.metrics import MetricNames
 from shared.engines.ranks import RankFlags
+from shared.engines.request_log import LogReaderMaker
 from shared.known_failure import Known
 
 DEFAULT_BACKEND: Final = (
@@ -52,6 +55,21 @@ class StarterTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StateReset:
+    """How a running engine forgets what it was asked: a POST to `path`, or, with a `list_path`, to
+    `path` for each `{id}` that is listed there.
+
+    It is there where the engine was started with the variable `needs_variable` set to 1, and with
+    `of_own_server` in a process alone, which is a server of ours.
+    """
+
+    path: str
+    list_path: str = ""
+    needs_variable: str = ""
+    of_own_server: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineProfile:
     """One engine.
 
@@ -66,10 +84,14 @@ class EngineProfile:
 
     `metrics` are its names in `/metrics`. `cache_variables` name directories of compiled kernels,
     with the folder for each, `model_variables` those of downloaded models beside Hugging Face's;
-    variables of its own begin with one of `variable_prefixes`.
+    variables of its own begin with one of `variable_prefixes`. `task_variables` are patterns of
+    those that a task may set where the operator names none: they open no file and name no code.
     `failures` are texts that only this engine writes. `runtime_pattern` recognises it in the image
-    or command of a ServingRuntime. `presets` are parameters with values, by aim. `backend` is what
-    genai-bench calls its dialect.
+    or command of a ServingRuntime. `presets` are parameters with values, by aim. `flag_notes`
+    explain the flags that people tune most, `find_conflicts` those that do not go together.
+    `backend` is what genai-bench calls its dialect.
+    `request_log` reads requests out of what it logs. Without a `state_reset` it is started anew.
+    `is_predicted`: AIConfigurator knows it, by this name.
     """
 
     name: str
@@ -89,11 +111,17 @@ class EngineProfile:
     cache_variables: Mapping[str, str] = field(default_factory=dict)
     model_variables: Mapping[str, str] = field(default_factory=dict)
     variable_prefixes: tuple[str, ...] = ()
+    task_variables: tuple[str, ...] = ()
     failures: tuple[Known, ...] = ()
     runtime_pattern: re.Pattern[str] | None = None
     presets: Mapping[str, Mapping[str, list[Any]]] = field(default_factory=dict)
+    flag_notes: Mapping[str, FlagNote] = field(default_factory=dict)
+    find_conflicts: FindConflicts | None = None
     starter: StarterTask
     backend: str = DEFAULT_BACKEND
+    request_log: LogReaderMaker | None = None
+    state_reset: StateReset | None = None
+    is_predicted: bool = False
 
     @property
     def allow_list_name(self) -> str:

@@ -25,6 +25,11 @@ ALLOW_LISTS: Final[Mapping[str, AllowList]] = {
     for profile in PROFILES.values()
     if profile.allow_list is not None
 }
+# What a task may set of an engine's environment where an operator says nothing else.
+TASK_VARIABLES: Final = (
+    *(pattern for profile in PROFILES.values() for pattern in profile.task_variables),
+    "NCCL_*",
+)
 # How people start an engine that anybody can install.
 LAUNCHES: Final[Mapping[str, EngineLaunch]] = {
     name: profile.launch

@@ -47,9 +47,10 @@ def read_value(parameter: EngineParameter, value: object) -> bool | int | float 
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(repr(value))  # noqa: TRY004  # one error for every misfit
     if parameter.kind is ParameterKind.CHOICE:
-        if text not in parameter.choices:
+        matching = [choice for choice in parameter.choices if choice.lower() == text]
+        if not matching:
             raise ValueError(repr(value))
-        return text
+        return matching[0]
     number = int(text) if parameter.kind is ParameterKind.INTEGER else float(text)
     too_low = parameter.minimum is not None and not number >= parameter.minimum
     if too_low or (parameter.maximum is not None and not number <= parameter.maximum):

@@ -28,5 +28,13 @@ FLAGS: Final = (
         "type of the cached values; a quantized one needs flash attention",
         choices=CACHE_TYPES,
     ),
+    Flag("embeddings", FlagKind.SWITCH, "answer /v1/embeddings, and no chat"),
+    Flag("reranking", FlagKind.SWITCH, "answer /v1/rerank, and no chat"),
+    Flag(
+        "pooling",
+        FlagKind.CHOICE,
+        "how a text's vector is made; absent: as the model says, if it does",
+        choices=("mean", "cls", "last", "rank"),
+    ),
     Flag("gpu-layers", FlagKind.INTEGER, "layers kept on the GPU; -1 all", minimum=-1),
 )

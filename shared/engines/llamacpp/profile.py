@@ -7,9 +7,17 @@ from typing import Final
 from schemas.executor.attempts import FailureKind
 from shared.engines.launch import EngineLaunch
 from shared.engines.llamacpp.allow_list import LLAMACPP
+from shared.engines.llamacpp.flag_notes import NOTES
 from shared.engines.llamacpp.flags import FLAGS
 from shared.engines.metrics import MetricNames
-from shared.engines.profile import EngineProfile, OwnServer, Requirement, StarterTask
+from shared.engines.profile import (
+    EngineProfile,
+    OwnServer,
+    Requirement,
+    StarterTask,
+    StateReset,
+)
+from shared.engines.task_fields import for_modalities
 from shared.known_failure import known_failure
 
 _model_missing = partial(known_failure, FailureKind.MODEL_MISSING)
@@ -27,6 +35,7 @@ PROFILE: Final = EngineProfile(
         repository="ghcr.io/ggml-org/llama.cpp",
         tag="server-cuda-b9628",
         port=8080,
+        tls_flags=("--ssl-key-file", "--ssl-cert-file"),
         # Off where they are not given; the others have the form `--no-`.
         plain_switches=frozenset(
             {
@@ -45,6 +54,11 @@ PROFILE: Final = EngineProfile(
         *{"api-key", "api-key-file", "hf-file", "hf-repo", "model-url", "path"},
         *{"slot-save-path", "ssl-cert-file", "ssl-key-file"},
     },
+    task_fields=for_modalities(
+        embeddings={"embeddings": True},
+        rerank={"reranking": True},
+        instead_of="embedding embeddings rerank reranking",
+    ),
     allow_list=LLAMACPP,
     # tools/server/server-context.cpp of llama.cpp; the KV cache's share left it in 2025.
     metrics=MetricNames(
@@ -75,6 +89,7 @@ PROFILE: Final = EngineProfile(
         "low-latency": {"parallel": [1, 2], "batch-size": [512, 2048]},
         "balanced": {"parallel": [4], "batch-size": [512, 1024]},
     },
+    flag_notes=NOTES,
     starter=StarterTask(
         model="smollm2-135m",
         parameters="""\
@@ -85,4 +100,6 @@ PROFILE: Final = EngineProfile(
 """,
         is_small=True,
     ),
+    # Without `--slot-save-path`, which the server of ours sets, it answers 501.
+    state_reset=StateReset(path="/slots/{id}?action=erase", list_path="/slots", of_own_server=True),
 )

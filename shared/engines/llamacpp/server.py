@@ -27,6 +27,7 @@ from shared.lifecycle import die_with_parent
 EXIT_CANNOT_START: Final = 3
 SLOT_CONTEXT_TOKENS: Final = 2048
 WARNINGS_AND_ERRORS: Final = 2
+NO_DIRECTORY: Final = "/dev/null/"
 
 
 def default_threads() -> int:
@@ -114,6 +115,8 @@ def _tunable_options(options: argparse.Namespace) -> dict[str, object]:
         "flash_attn_type": _flash_attention(options.flash_attn),
         "cache_type_k": _cache_type(options.cache_type_k),
         "cache_type_v": _cache_type(options.cache_type_v),
+        "embedding": True if options.embeddings or options.reranking else None,
+        "pooling_type": _pooling("rank" if options.reranking else options.pooling),
     }
 
 
@@ -132,6 +135,8 @@ def _constant_options(options: argparse.Namespace) -> dict[str, object]:
         # By default up to 8 GiB of finished prompts stay in host memory; no benchmark wants them.
         "cache_ram_mib": 0,
         "cache_idle_slots": False,
+        # Slots are erased only where they could be saved; here none can be.
+        "slot_save_path": NO_DIRECTORY,
         "verbosity": WARNINGS_AND_ERRORS,
     }
 
@@ -143,6 +148,12 @@ def _flash_attention(choice: str | None) -> object | None:
     return choice and getattr(
         xllamacpp.llama_flash_attn_type, f"LLAMA_FLASH_ATTN_TYPE_{names[choice]}"
     )
+
+
+def _pooling(choice: str | None) -> object | None:
+    import xllamacpp
+
+    return choice and getattr(xllamacpp.llama_pooling_type, f"LLAMA_POOLING_TYPE_{choice.upper()}")
 
 
 def _cache_type(choice: str | None) -> object | None:

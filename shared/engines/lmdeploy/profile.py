@@ -9,6 +9,7 @@ from typing import Final
 from schemas.executor.engine_rules import TaskField
 from shared.engines.launch import EngineLaunch
 from shared.engines.lmdeploy.allow_list import LMDEPLOY
+from shared.engines.lmdeploy.flag_notes import NOTES
 from shared.engines.metrics import MetricNames
 from shared.engines.profile import EngineProfile, Requirement, StarterTask
 from shared.engines.task_fields import as_flags, by_value, without_flag
@@ -80,6 +81,7 @@ PROFILE: Final = EngineProfile(
         "low-latency": {"max-batch-size": [8, 16, 32], "max-prefill-token-num": [2048, 4096]},
         "balanced": {"cache-max-entry-count": [0.7, 0.8], "max-batch-size": [64, 128]},
     },
+    flag_notes=NOTES,
     starter=StarterTask(
         model="Qwen/Qwen3-8B",
         parameters="""\

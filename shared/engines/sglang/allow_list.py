@@ -165,6 +165,8 @@ SGLANG: Final = AllowList(
                 tool-call-parser torchao-config
                 """,
             ),
+            ("lora-paths", Text.ADAPTERS),
+            ("lora-target-modules", Text.PLAIN),
             ("impl", ("auto", "sglang", "transformers")),
             ("model-impl", ("auto", "sglang", "transformers")),
             ("load-format", _FORMATS),

@@ -6,9 +6,12 @@ from typing import Final
 from schemas.executor.attempts import FailureKind
 from shared.engines.launch import EngineLaunch
 from shared.engines.metrics import MetricNames
-from shared.engines.profile import EngineProfile, Requirement, StarterTask
+from shared.engines.profile import EngineProfile, Requirement, StarterTask, StateReset
 from shared.engines.ranks import meeting_ranks
 from shared.engines.sglang.allow_list import SGLANG
+from shared.engines.sglang.combinations import find_conflicts
+from shared.engines.sglang.flag_notes import NOTES
+from shared.engines.sglang.request_log import SglangLog
 from shared.engines.sglang.task_fields import FIELDS
 from shared.known_failure import known_failure
 
@@ -17,6 +20,7 @@ _PROGRAM: Final = ("python3", "-m", "sglang.launch_server", "--enable-metrics")
 
 PROFILE: Final = EngineProfile(
     name="sglang",
+    is_predicted=True,
     title="SGLang",
     launch=EngineLaunch(
         program=_PROGRAM,
@@ -25,6 +29,7 @@ PROFILE: Final = EngineProfile(
         repository="lmsysorg/sglang",
         tag="v0.5.19-cu129",
         port=30000,
+        tls_flags=("--ssl-keyfile", "--ssl-certfile"),  # SGLang #18973, of 2026
         has_negative_switches=False,
     ),
     requirement=Requirement(module="sglang", install="pip install 'sglang[all]'"),
@@ -58,6 +63,7 @@ PROFILE: Final = EngineProfile(
     # docs.sglang.io "Environment Variables" and sglang/srt/environ.py
     cache_variables={"SGLANG_DG_CACHE_DIR": "deep_gemm"},
     variable_prefixes=("SGLANG_", "SGL_"),
+    task_variables=("SGLANG_*", "SGL_*"),
     failures=(
         known_failure(
             FailureKind.ENGINE_EXITED,
@@ -91,6 +97,8 @@ PROFILE: Final = EngineProfile(
             "chunked-prefill-size": [4096, 8192],
         },
     },
+    flag_notes=NOTES,
+    find_conflicts=find_conflicts,
     starter=StarterTask(
         model="Qwen/Qwen3-8B",
         parameters="""\
@@ -101,4 +109,6 @@ PROFILE: Final = EngineProfile(
 """,
     ),
     backend="sglang",
+    request_log=SglangLog,
+    state_reset=StateReset(path="/flush_cache"),
 )

@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from schemas.executor.engine_rules import TaskField
-from shared.engines.task_fields import ATTENTION_FP8, GEMM, as_flags, by_value, without_flag
+from shared.engines.task_fields import (
+    ATTENTION_FP8,
+    GEMM,
+    as_flags,
+    by_value,
+    for_modalities,
+    without_flag,
+)
 
 # MoE weights of another type are a quantization of the whole model.
 _MOE_WEIGHTS: Final = {"dtype": "auto", "moe-runner-backend": "flashinfer_mxfp4"}
@@ -12,6 +19,12 @@ _MOE_WEIGHTS: Final = {"dtype": "auto", "moe-runner-backend": "flashinfer_mxfp4"
 FIELDS: Final[Mapping[str, TaskField]] = {
     **as_flags(
         tp="tp-size", pp="pp-size", dp="dp-size", ep="ep-size", moe_dense_tp="moe-dense-tp-size"
+    ),
+    **for_modalities(
+        embeddings={"is-embedding": True},
+        rerank={},
+        note="rerankers that are cross-encoders need is-embedding: true, others must not have it",
+        instead_of="is-embedding",
     ),
     "gemm_dtype": TaskField(
         values={**GEMM, **without_flag("int8")},

@@ -25,6 +25,14 @@ class CacheReset(StrEnum):
 FLAGS: Final = (
     Flag("ttft-seconds", FlagKind.NUMBER, "time to the first token", minimum=0, maximum=3600),
     Flag("tpot-seconds", FlagKind.NUMBER, "time per further token", minimum=0, maximum=3600),
+    Flag(
+        "item-seconds",
+        FlagKind.NUMBER,
+        "further time to the first token for each image, or to the answer for each input or"
+        " document",
+        minimum=0,
+        maximum=3600,
+    ),
     Flag("slots", FlagKind.INTEGER, "requests served at once; others wait", minimum=1),
     Flag(
         "tp-size",
@@ -45,7 +53,20 @@ FLAGS: Final = (
     ),
     Flag("ignore-sigterm", FlagKind.SWITCH, "end on SIGKILL only"),
     Flag("usage", FlagKind.SWITCH, "report token counts when asked"),
+    Flag("piece-tokens", FlagKind.INTEGER, "tokens of an answer that come together", minimum=1),
+    Flag(
+        "reasoning-field",
+        FlagKind.CHOICE,
+        "where all of an answer stands as thoughts, and none of it as content",
+        choices=("reasoning", "reasoning_content"),
+    ),
     Flag("seed", FlagKind.INTEGER, "seed of the faults"),
+    Flag(
+        "adapters",
+        FlagKind.INTEGER,
+        "models it has beside its own, as LoRA adapters are: adapter-1 and on",
+        minimum=0,
+    ),
     Flag(
         "answer-drift",
         FlagKind.NUMBER,

@@ -4,9 +4,10 @@ from typing import Final
 
 from schemas.executor.engine_rules import TaskField
 from shared.engines.launch import EngineLaunch
-from shared.engines.profile import EngineProfile, OwnServer, StarterTask
+from shared.engines.profile import EngineProfile, OwnServer, StarterTask, StateReset
 from shared.engines.ranks import meeting_ranks
 from shared.engines.simulated.flags import FLAGS
+from shared.engines.task_fields import for_modalities
 
 _MODULE: Final = "shared.engines.simulated.server"
 _PROGRAM: Final = ("python3", "-m", _MODULE)
@@ -15,12 +16,17 @@ PROFILE: Final = EngineProfile(
     name="simulated",
     title="the simulated engine",
     launch=EngineLaunch(
-        program=_PROGRAM, image_program=_PROGRAM, repository=None, tag="latest", port=8000
+        program=_PROGRAM,
+        image_program=_PROGRAM,
+        repository=None,
+        tag="latest",
+        port=8000,
+        tls_flags=("--ssl-keyfile", "--ssl-certfile"),
     ),
     # It calls no server: aiohttp would read the host's certificates, a quarter of its start.
     server=OwnServer(module=_MODULE, flags=FLAGS, needs_certificates=False),
     owned=frozenset({"host", "port", "model", "alias"}),
-    task_fields={"tp": TaskField(flag="tp-size")},
+    task_fields={"tp": TaskField(flag="tp-size"), **for_modalities(embeddings={}, rerank={})},
     rank_flags=meeting_ranks,
     simulated=True,
     starter=StarterTask(
@@ -31,4 +37,5 @@ PROFILE: Final = EngineProfile(
 """,
         is_small=True,
     ),
+    state_reset=StateReset(path="/reset"),
 )

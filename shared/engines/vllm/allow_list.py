@@ -202,6 +202,7 @@ VLLM: Final = AllowList(
                 tool-call-parser uvicorn-log-level
                 """,
             ),
+            ("lora-modules", Text.ADAPTERS),
             ("config-format", ("auto", "hf", "mistral")),
             # Any other text is the path of a class, and `ray` joins a cluster.
             ("distributed-executor-backend", ("mp", "uni")),

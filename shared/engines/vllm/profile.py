@@ -7,8 +7,11 @@ from typing import Any, Final
 from schemas.executor.attempts import FailureKind
 from shared.engines.launch import EngineLaunch
 from shared.engines.metrics import MetricNames
-from shared.engines.profile import EngineProfile, Requirement, StarterTask
+from shared.engines.profile import EngineProfile, Requirement, StarterTask, StateReset
 from shared.engines.vllm.allow_list import VLLM
+from shared.engines.vllm.combinations import find_conflicts
+from shared.engines.vllm.flag_notes import NOTES
+from shared.engines.vllm.request_log import VllmLog
 from shared.engines.vllm.task_fields import FIELDS
 from shared.known_failure import known_failure
 
@@ -27,6 +30,7 @@ def rank_flags(rank: int | str, size: int, address: str, port: int) -> Mapping[s
 
 PROFILE: Final = EngineProfile(
     name="vllm",
+    is_predicted=True,
     title="vLLM",
     launch=EngineLaunch(
         program=("vllm", "serve"),
@@ -36,6 +40,7 @@ PROFILE: Final = EngineProfile(
         repository="vllm/vllm-openai",
         tag="v0.18.0",
         port=8000,
+        tls_flags=("--ssl-keyfile", "--ssl-certfile"),  # vLLM #2109
         # Every other switch comes from a field of its configuration, which makes the form `--no-`.
         plain_switches=frozenset(
             {
@@ -95,6 +100,7 @@ PROFILE: Final = EngineProfile(
     ),
     cache_variables={"VLLM_CACHE_ROOT": "vllm"},  # docs.vllm.ai "torch.compile integration"
     variable_prefixes=("VLLM_",),
+    task_variables=("VLLM_*",),
     failures=(
         known_failure(
             FailureKind.ENGINE_MISSING,
@@ -128,6 +134,8 @@ PROFILE: Final = EngineProfile(
             "max-num-batched-tokens": [4096, 8192],
         },
     },
+    flag_notes=NOTES,
+    find_conflicts=find_conflicts,
     starter=StarterTask(
         model="Qwen/Qwen3-8B",
         parameters="""\
@@ -137,4 +145,8 @@ PROFILE: Final = EngineProfile(
   # tensor-parallel-size: [1, 2]          # GPUs that the model is divided over
 """,
     ),
+    request_log=VllmLog,
+    # vllm/entrypoints: the route is mounted in development mode alone, with others that a task may
+    # want kept shut, so that the task decides.
+    state_reset=StateReset(path="/reset_prefix_cache", needs_variable="VLLM_SERVER_DEV_MODE"),
 )

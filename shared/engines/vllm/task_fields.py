@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from schemas.executor.engine_rules import TaskField
-from shared.engines.task_fields import ATTENTION_FP8, FP8, GEMM, as_flags, by_value, without_flag
+from shared.engines.task_fields import (
+    ATTENTION_FP8,
+    FP8,
+    GEMM,
+    as_flags,
+    by_value,
+    for_modalities,
+    without_flag,
+)
 
 FIELDS: Final[Mapping[str, TaskField]] = {
     **as_flags(
@@ -13,6 +21,11 @@ FIELDS: Final[Mapping[str, TaskField]] = {
         dp="data-parallel-size",
         dcp="decode-context-parallel-size",
         enable_expert_parallel="enable-expert-parallel",
+    ),
+    **for_modalities(
+        embeddings={"runner": "pooling"},
+        rerank={"runner": "pooling"},
+        instead_of="runner convert task",  # the last of releases before 0.11
     ),
     # int8 needs a model that was quantized so, which says it itself.
     "gemm_dtype": TaskField(values=GEMM),
