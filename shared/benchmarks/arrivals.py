@@ -12,6 +12,7 @@ from shared.benchmarks.traffic import UnsupportedTraffic
 
 _CLOSED: Final = re.compile(r"closed\((\d+)\)")
 _RATE: Final = re.compile(r"(poisson|constant)\(([\d.]+)\)")
+_TRACE: Final = re.compile(r"trace(?:\(([\d.]+)\))?")
 _BURST: Final = re.compile(r"burst\(([\d.]+),(\d+)\)")
 
 
@@ -26,9 +27,15 @@ class Load:
 def loads(spec: BenchmarkSpec) -> list[Load]:
     """Return the loads of each scenario. Raises UnsupportedTraffic."""
     loads = [_load(text, place) for place, text in enumerate(spec.arrivals)]
-    if "trace" in spec.arrivals and not spec.arrival_trace_seconds:
+    if spec.max_in_flight is not None:
+        most = spec.max_in_flight
+        loads = [Load(min(load.concurrency, most), load.arrivals) for load in loads]
+    has_times = bool(spec.arrival_trace_seconds)
+    if any(map(is_trace, spec.arrivals)) and has_times is (spec.trace is not None):
         raise UnsupportedTraffic(
-            "expected the times of the trace", "$.benchmark.arrival_trace_seconds"
+            "expected the times of the trace either here or in benchmark.trace, got "
+            + ("both" if has_times else "none"),
+            "$.benchmark.arrival_trace_seconds",
         )
     return loads or [Load(concurrency) for concurrency in spec.num_concurrency]
 
@@ -40,7 +47,10 @@ def _load(text: str, place: int) -> Load:
             raise _traffic_error(text, f"1 to {MAX_CONCURRENCY} requests at once", place)
         return Load(concurrency)
     rate_per_s, size = _rate(text)
-    if text != "trace" and (rate_per_s <= 0 or size < 1):
+    if is_trace(text):
+        if speed_of(text) <= 0:
+            raise _traffic_error(text, "a speed above 0", place)
+    elif rate_per_s <= 0 or size < 1:
         raise _traffic_error(text, "a rate and a size above 0", place)
     return Load(MAX_CONCURRENCY, text)
 
@@ -63,6 +73,20 @@ def _rate(text: str) -> tuple[float, int]:
     return 0.0, 0
 
 
+def is_trace(text: str | None) -> bool:
+    """True for the times of a trace, at whatever speed."""
+    return _TRACE.fullmatch(text or "") is not None
+
+
+def speed_of(text: str) -> float:
+    """Return how many times as fast a trace is sent; 0 for what is no number."""
+    match = _TRACE.fullmatch(text)
+    try:
+        return float(match[1] or 1) if match else 0.0
+    except ValueError:
+        return 0.0
+
+
 def mean_rate_per_s(text: str) -> float | None:
     """Requests per second; None for a closed loop and for a trace."""
     rate_per_s, _ = _rate(text)
@@ -73,11 +97,12 @@ def offsets(text: str, trace: Sequence[float], rng: random.Random) -> Iterator[f
     """Seconds from the level's beginning, rising; only a trace ends.
 
     poisson(rate) and constant(rate) in requests per second; burst(rate,size) sends `size` at once,
-    as often as that makes `rate`; a trace is sent as it was, from its first time on.
+    as often as that makes `rate`; a trace is sent as it was, from its first time on, or
+    trace(speed) so many times as fast.
     """
-    if text == "trace":
-        ordered = sorted(trace)
-        yield from (seconds - ordered[0] for seconds in ordered)
+    if is_trace(text):
+        ordered, speed = sorted(trace), speed_of(text)
+        yield from ((seconds - ordered[0]) / speed for seconds in ordered)
         return
     rate_per_s, size = _rate(text)
     if text.startswith("poisson"):

@@ -9,14 +9,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from schemas.task.benchmark import (
-    MAX_ERROR_RATE,
-    BenchmarkMetrics,
     Distribution,
-    FailedLevel,
     LevelResult,
     LevelStats,
     RequestColumns,
 )
+from schemas.task.modality import modality_of
 from schemas.task.turns import TurnResult
 from shared.benchmarks.levels.request_columns import RequestRow, pack_requests, unpack_requests
 from shared.percentiles import percentile
@@ -29,29 +27,34 @@ UNANSWERED: Final = "unanswered"
 
 
 class RequestSample(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A completed request. `ttft` ends with its first content, `e2e_latency` with its end.
+    """A completed request. `ttft` ends with its first content, `e2e_latency` with its end; without
+    a `ttft` its answer came whole, and has no tokens.
 
     `turn` of a conversation of several, from 1. `reusable_tokens` of its prompt had been sent or
     answered before, `cached_tokens` the server says that it had; None: it does not say.
+    `num_first_tokens` of the answer came in its first piece.
     """
 
-    ttft: float
     e2e_latency: float
     num_input_tokens: int
-    num_output_tokens: int
+    ttft: float | None = None
+    num_output_tokens: int | None = None
     tokens_estimated: bool = False
     turn: int | None = None
     reusable_tokens: int = 0
     cached_tokens: int | None = None
+    num_first_tokens: int = 1
 
     @property
-    def output_latency(self) -> float:
-        return self.e2e_latency - self.ttft
+    def output_latency(self) -> float | None:
+        return None if self.ttft is None else self.e2e_latency - self.ttft
 
     @property
     def tpot(self) -> float | None:
-        """Seconds per token after the first; None with a single token or an answer in one piece."""
-        return tpot_of(self.output_latency, self.num_output_tokens)
+        """Seconds per token after the first piece; None with a single token or piece."""
+        if self.output_latency is None or self.num_output_tokens is None:
+            return None
+        return tpot_of(self.output_latency, self.num_output_tokens, self.num_first_tokens)
 
     @property
     def output_inference_speed(self) -> float | None:
@@ -59,17 +62,17 @@ class RequestSample(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     @property
     def total_tokens(self) -> int:
-        return self.num_input_tokens + self.num_output_tokens
+        return self.num_input_tokens + (self.num_output_tokens or 0)
 
     @property
     def input_throughput(self) -> float | None:
-        return self.num_input_tokens / self.ttft if self.ttft > 0 else None
+        return self.num_input_tokens / self.ttft if self.ttft else None
 
     @property
     def output_throughput(self) -> float | None:
-        if self.tpot is None:
+        if self.tpot is None or not self.output_latency:
             return None
-        return (self.num_output_tokens - 1) / self.output_latency
+        return ((self.num_output_tokens or 0) - self.num_first_tokens) / self.output_latency
 
 
 class FailedRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -128,17 +131,20 @@ def level_result(
     samples: Sequence[RequestSample],
     error_codes: Mapping[str, int],
     failed: Sequence[FailedRequest] = (),
+    batch_size: int = 1,
 ) -> LevelResult:
-    """Return the result of one level from its requests; `run_duration` is the measured window, in
-    seconds.
+    """Return the result of one level from its requests, of `batch_size` items each; `run_duration`
+    is the measured window, in seconds.
 
     `failed` are those of the `error_codes` of which more is known. The window's end is counted from
     its start: a clock that is set meanwhile does not bend it.
     """
     errors = sum(error_codes.values())
     requests = len(samples) + errors
-    output_tokens = sum(sample.num_output_tokens for sample in samples)
+    output_tokens = sum(sample.num_output_tokens or 0 for sample in samples)
     input_tokens = sum(sample.num_input_tokens for sample in samples)
+    has_tokens = modality_of(scenario).has_tokens
+    rate_per_s = _rate(len(samples), run_duration)
     return LevelResult(
         scenario=scenario,
         num_concurrency=num_concurrency,
@@ -150,14 +156,18 @@ def level_result(
         num_error_requests=errors,
         error_rate=errors / requests if requests else 0.0,
         error_codes_frequency=few_codes(error_codes),
-        requests_per_second=_rate(len(samples), run_duration),
-        mean_output_throughput_tokens_per_s=_rate(output_tokens, run_duration),
+        requests_per_second=rate_per_s,
+        mean_output_throughput_tokens_per_s=(
+            _rate(output_tokens, run_duration) if has_tokens else None
+        ),
         mean_input_throughput_tokens_per_s=_rate(input_tokens, run_duration),
         mean_total_tokens_throughput_tokens_per_s=_rate(input_tokens + output_tokens, run_duration),
         tokens_estimated=any(sample.tokens_estimated for sample in samples),
         stats=_level_stats(samples),
         turns=turn_results(samples),
         requests=columns_of(samples, failed),
+        batch_size=batch_size,
+        items_per_second=None if has_tokens else batch_size * rate_per_s,
     )
 
 
@@ -187,6 +197,7 @@ def columns_of(
                 e2e_latency=sample.e2e_latency,
                 num_input_tokens=sample.num_input_tokens,
                 num_output_tokens=sample.num_output_tokens,
+                num_first_tokens=sample.num_first_tokens,
                 turn=sample.turn,
             )
             for sample in samples
@@ -202,11 +213,13 @@ def columns_of(
     return pack_requests(rows) if rows else None
 
 
-def tpot_of(output_latency: float, num_output_tokens: int) -> float | None:
+def tpot_of(
+    output_latency: float, num_output_tokens: int, num_first_tokens: int = 1
+) -> float | None:
     """Return the time per output token of one request; see `RequestSample.tpot`."""
-    if num_output_tokens < 2 or output_latency <= 0:
+    if num_output_tokens <= num_first_tokens or output_latency <= 0:
         return None
-    return output_latency / (num_output_tokens - 1)
+    return output_latency / (num_output_tokens - num_first_tokens)
 
 
 def loads_of(levels: Iterable[LevelResult]) -> list[LevelResult]:
@@ -243,14 +256,16 @@ def _pool(repeats: Sequence[LevelResult]) -> LevelResult:
                 ttft=row.ttft,
                 e2e_latency=row.e2e_latency,
                 num_input_tokens=row.num_input_tokens or 0,
-                num_output_tokens=row.num_output_tokens or 0,
+                num_output_tokens=row.num_output_tokens,
+                num_first_tokens=row.num_first_tokens,
                 tokens_estimated=any(level.tokens_estimated for level in repeats),
                 turn=row.turn,
             )
             for row in rows
-            if row.error is None and row.ttft is not None and row.e2e_latency is not None
+            if row.error is None and row.e2e_latency is not None
         ],
         error_codes=errors,
+        batch_size=first.batch_size,
     )
     return msgspec.structs.replace(pooled_level, arrivals=first.arrivals)
 
@@ -288,7 +303,7 @@ def turn_results(samples: Sequence[RequestSample]) -> tuple[TurnResult, ...]:
             by_turn.setdefault(sample.turn, []).append(sample)
     turns = []
     for turn, turn_samples in sorted(by_turn.items()):
-        ttft = sorted(sample.ttft for sample in turn_samples)
+        ttft = sorted(sample.ttft for sample in turn_samples if sample.ttft is not None)
         tpot = _present(sample.tpot for sample in turn_samples)
         turns.append(
             TurnResult(
@@ -311,83 +326,5 @@ def turn_results(samples: Sequence[RequestSample]) -> tuple[TurnResult, ...]:
     return tuple(turns)
 
 
-def has_failed(level: LevelResult, max_error_rate: float) -> bool:
-    """True if the level says nothing about its load: too few of its requests were served, or it is
-    set aside.
-    """
-    is_served = level.num_completed_requests and level.error_rate <= max_error_rate
-    return level.set_aside is not None or not is_served
-
-
-def with_gpus(metrics: BenchmarkMetrics, gpus: int) -> BenchmarkMetrics:
-    """Return the metrics with throughput per GPU; unchanged for 0 GPUs."""
-    output, total = metrics.mean_output_throughput, metrics.max_total_throughput
-    if not gpus or output is None or total is None:
-        return metrics
-    return msgspec.structs.replace(
-        metrics,
-        mean_output_throughput_per_gpu=output / gpus,
-        max_total_throughput_per_gpu=total / gpus,
-    )
-
-
-def aggregate(
-    levels: Sequence[LevelResult], max_error_rate: float = MAX_ERROR_RATE
-) -> BenchmarkMetrics:
-    """An experiment's metrics, as the autotuner computes them from its levels.
-
-    But for p99 and for failed levels, see `BenchmarkMetrics`. Means are not weighted.
-    """
-    requests = sum(level.num_requests for level in levels)
-    completed = sum(level.num_completed_requests for level in levels)
-    counts = BenchmarkMetrics(
-        total_requests=requests,
-        total_completed_requests=completed,
-        total_error_requests=sum(level.num_error_requests for level in levels),
-        success_rate=completed / requests if requests else 0.0,
-        total_levels=len(levels),
-        failed_levels=tuple(
-            FailedLevel(
-                scenario=level.scenario,
-                num_concurrency=level.num_concurrency,
-                num_requests=level.num_requests,
-                num_completed_requests=level.num_completed_requests,
-                arrivals=level.arrivals,
-                set_aside=level.set_aside,
-            )
-            for level in levels
-            if has_failed(level, max_error_rate)
-        ),
-        max_error_rate=max_error_rate,
-    )
-    served = pool_levels([level for level in levels if not has_failed(level, max_error_rate)])
-    latencies = _present(level.stats.e2e_latency for level in served)
-    if not latencies:
-        return counts
-    no_rates = [0.0] * len(counts.failed_levels)
-    output_rates = [level.mean_output_throughput_tokens_per_s for level in served] + no_rates
-    total_rates = [level.mean_total_tokens_throughput_tokens_per_s for level in served] + no_rates
-    means = [latency.mean for latency in latencies]
-    return msgspec.structs.replace(
-        counts,
-        mean_e2e_latency=_mean(means),
-        min_e2e_latency=min(means),
-        max_e2e_latency=max(means),
-        p50_e2e_latency=_mean([latency.p50 for latency in latencies]),
-        p90_e2e_latency=_mean([latency.p90 for latency in latencies]),
-        p99_e2e_latency=max(latency.p99 for latency in latencies),
-        mean_ttft=_mean([spread.mean for spread in _present(level.stats.ttft for level in served)]),
-        mean_tpot=_mean([spread.mean for spread in _present(level.stats.tpot for level in served)]),
-        mean_output_throughput=_mean(output_rates),
-        max_output_throughput=max(output_rates),
-        mean_total_throughput=_mean(total_rates),
-        max_total_throughput=max(total_rates),
-    )
-
-
 def _present(values: Iterable[Value | None]) -> list[Value]:
     return [value for value in values if value is not None]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

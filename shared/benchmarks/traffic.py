@@ -3,12 +3,15 @@
 import json
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Final
 
+from msgspec import Struct
+
 from schemas.errors import ErrorCode
+from schemas.task.modality import Modality
 from shared.errors import RefusedError
 from shared.words import WORDS
 
@@ -17,13 +20,22 @@ _DETERMINISTIC: Final = re.compile(rf"D{_NUMBERS}")
 _NORMAL: Final = re.compile(rf"N{_NUMBERS}/{_NUMBERS}")
 _UNIFORM: Final = re.compile(rf"U{_NUMBERS}/{_NUMBERS}")
 _UNIFORM_FROM_ONE: Final = re.compile(r"U\((\d+)\)/\((\d+)\)")
+_EMBEDDINGS: Final = re.compile(r"E\((\d+)\)")
+_RERANK: Final = re.compile(rf"R{_NUMBERS}")
+_IMAGES: Final = re.compile(r"I\((\d+),(\d+)(?:,(\d+))?\)")
 
+# What is sent and asked for beside images, of which a scenario says nothing.
+IMAGE_PROMPT_TOKENS: Final = 100
+IMAGE_ANSWER_TOKENS: Final = 100
+MAX_IMAGE_SIDE: Final = 8192
+MAX_IMAGES: Final = 64
 DATASET: Final = "dataset"  # of genai-bench: prompts out of a file
 PIECE_TOKENS: Final = 50_000
 DEEPEST: Final = 32
 OWNED_PARAMETERS: Final = frozenset(
     {"messages", "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
 )
+OWNED_WITHOUT_TOKENS: Final = frozenset({"documents", "input", "model", "query", "stream"})
 NUMERIC_PARAMETERS: Final = frozenset(
     {
         "frequency_penalty",
@@ -45,24 +57,52 @@ class UnsupportedTraffic(RefusedError):
         super().__init__(ErrorCode.BAD_REQUEST, message, path=path)
 
 
+class PromptText(Struct, frozen=True):
+    """A prompt of a dataset, with its tokens and those asked for in answer."""
+
+    text: str
+    num_input_tokens: int
+    num_output_tokens: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSize:
-    """Tokens wanted of one request; the prompt's are counted before the chat template."""
+    """Tokens wanted of one request; the prompt's are counted before the chat template. Its words
+    are those of the `texts` where there are some. That of a trace has `num_words`, the first of
+    which are `blocks`, each with its seed and its words.
+
+    It has `num_items` inputs or documents, of `item_tokens` each, for a query of `query_tokens`, or
+    images of `image_size`, width and height.
+    """
 
     num_input_tokens: int
     num_output_tokens: int
     prefix_words: tuple[str, ...] = ()
+    texts: tuple[PromptText, ...] = ()
+    num_words: int = 0
+    blocks: tuple[tuple[str, int], ...] = ()
+    modality: Modality = Modality.TEXT
+    num_items: int = 1
+    item_tokens: int = 0
+    query_tokens: int = 0
+    image_size: tuple[int, int] = (0, 0)
 
 
+PREFLIGHT_SIZE: Final = RequestSize(num_input_tokens=8, num_output_tokens=8)
 Scenario = Callable[[random.Random], RequestSize]
 
 
-def parse_scenario(text: str) -> Scenario:
-    """The sampler of a scenario. Raises UnsupportedTraffic for kinds other than D, N and U.
+def parse_scenario(text: str, batch_size: int = 1) -> Scenario:
+    """The sampler of a scenario. Raises UnsupportedTraffic for kinds that are no sizes.
 
     D(in,out) is fixed; N(mean,stddev)/(mean,stddev) normal, rounded and at least 1;
-    U(min,max)/(min,max) uniform with both ends; U(max)/(max) uniform from 1.
+    U(min,max)/(min,max) uniform with both ends; U(max)/(max) uniform from 1. E(in) is `batch_size`
+    inputs, R(document,query) as many documents for a query, I(width,height,images) images with a
+    short text.
     """
+    fixed = _read_items(text, batch_size)
+    if fixed is not None:
+        return lambda _: fixed
     if match := _DETERMINISTIC.fullmatch(text):
         size = _size(int(match[1]), int(match[2]))
         return lambda _: size
@@ -74,12 +114,56 @@ def parse_scenario(text: str) -> Scenario:
     bounds = _uniform_bounds(text)
     if bounds is None:
         raise UnsupportedTraffic(
-            f"expected D(in,out), N(mean,stddev)/(mean,stddev) or U(min,max)/(min,max), "
-            f"got {text!r}",
+            "expected D(in,out), N(mean,stddev)/(mean,stddev), U(min,max)/(min,max), E(in), "
+            f"R(document,query) or I(width,height,images), got {text!r}",
             "$.benchmark.traffic_scenarios",
         )
     (low_in, high_in), (low_out, high_out) = bounds
     return lambda rng: _size(rng.randint(low_in, high_in), rng.randint(low_out, high_out))
+
+
+def _read_items(text: str, batch_size: int) -> RequestSize | None:
+    """Return the size of every request of E, R or I; None of other kinds."""
+    if match := _EMBEDDINGS.fullmatch(text):
+        tokens = max(1, int(match[1]))
+        return RequestSize(
+            num_input_tokens=batch_size * tokens,
+            num_output_tokens=0,
+            modality=Modality.EMBEDDINGS,
+            num_items=batch_size,
+            item_tokens=tokens,
+        )
+    if match := _RERANK.fullmatch(text):
+        tokens, query_tokens = (max(1, int(number)) for number in match.groups())
+        return RequestSize(
+            # Engines read the query with each document.
+            num_input_tokens=batch_size * (tokens + query_tokens),
+            num_output_tokens=0,
+            modality=Modality.RERANK,
+            num_items=batch_size,
+            item_tokens=tokens,
+            query_tokens=query_tokens,
+        )
+    if match := _IMAGES.fullmatch(text):
+        width, height, images = int(match[1]), int(match[2]), int(match[3] or 1)
+        if not (0 < width <= MAX_IMAGE_SIDE and 0 < height <= MAX_IMAGE_SIDE):
+            raise UnsupportedTraffic(
+                f"expected images of 1 to {MAX_IMAGE_SIDE} pixels a side, got {text!r}",
+                "$.benchmark.traffic_scenarios",
+            )
+        if not 0 < images <= MAX_IMAGES:
+            raise UnsupportedTraffic(
+                f"expected 1 to {MAX_IMAGES} images of a request, got {text!r}",
+                "$.benchmark.traffic_scenarios",
+            )
+        return RequestSize(
+            num_input_tokens=IMAGE_PROMPT_TOKENS,
+            num_output_tokens=IMAGE_ANSWER_TOKENS,
+            modality=Modality.IMAGES,
+            num_items=images,
+            image_size=(width, height),
+        )
+    return None
 
 
 def _uniform_bounds(text: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
@@ -130,14 +214,18 @@ def make_prompt(num_tokens: int, rng: random.Random) -> str:
     return " ".join(" ".join(rng.choices(WORDS, k=length)) for length in lengths if length)
 
 
-def request_parameters(additional: Mapping[str, Any]) -> dict[str, Any]:
-    """The free-form parameters as they go into a request body, `ignore_eos` true unless given.
+def request_parameters(
+    additional: Mapping[str, Any], modality: Modality = Modality.TEXT
+) -> dict[str, Any]:
+    """The free-form parameters as they go into a request body, `ignore_eos` true unless given where
+    answers have tokens.
 
     Sampling parameters written as text become numbers, since servers refuse them as text.
     Raises UnsupportedTraffic for a parameter that the measurement itself depends on, and for one
     nested so deep that not every reader of it could follow.
     """
-    owned = sorted(OWNED_PARAMETERS & additional.keys())
+    owned_names = OWNED_PARAMETERS if modality.has_tokens else OWNED_WITHOUT_TOKENS
+    owned = sorted(owned_names & additional.keys())
     if owned:
         raise UnsupportedTraffic(
             f"{owned[0]!r} is set by the load generator, not by a task",
@@ -153,7 +241,7 @@ def request_parameters(additional: Mapping[str, Any]) -> dict[str, Any]:
         name: _number(name, value) if name in NUMERIC_PARAMETERS else value
         for name, value in additional.items()
     }
-    return {"ignore_eos": True, **values}
+    return {"ignore_eos": True, **values} if modality.has_tokens else values
 
 
 def _is_deeper(value: object, most: int) -> bool:
@@ -179,8 +267,38 @@ def _number(name: str, value: object) -> object:
 
 def draw_prompt(size: RequestSize, rng: random.Random) -> str:
     """A prompt of this size, beginning with what it shares with others."""
+    return " ".join(draw_pieces(size, rng))
+
+
+def draw_pieces(size: RequestSize, rng: random.Random) -> list[str]:
+    """Return the parts of a prompt of this size, to be joined by spaces."""
+    if size.num_words:
+        return list(_draw_blocks(size, rng))
     own_tokens = size.num_input_tokens - len(size.prefix_words)
-    return " ".join([*size.prefix_words, make_prompt(own_tokens, rng)])
+    own_words = _join(size.texts, own_tokens) if size.texts else make_prompt(own_tokens, rng)
+    return [*size.prefix_words, own_words]
+
+
+def _draw_blocks(size: RequestSize, rng: random.Random) -> Iterator[str]:
+    words = size.num_words
+    for block_seed, block_words in size.blocks:
+        # The same words wherever the block comes.
+        yield make_prompt(block_words, random.Random(block_seed))  # noqa: S311  # not secret
+        words -= block_words
+    if words > 0:
+        yield make_prompt(words, rng)
+
+
+def _join(texts: Sequence[PromptText], num_tokens: int) -> str:
+    """Return so many tokens of the texts, the last one cut where they are more."""
+    parts: list[str] = []
+    for prompt in texts:
+        if num_tokens <= 0:
+            break
+        share = min(1.0, num_tokens / prompt.num_input_tokens)
+        parts.append(prompt.text[: max(1, round(share * len(prompt.text)))])
+        num_tokens -= prompt.num_input_tokens
+    return " ".join(parts)
 
 
 def chat_options(
@@ -198,7 +316,7 @@ def chat_options(
 
 def chat_body(
     model_name: str,
-    messages: Sequence[Mapping[str, str]],
+    messages: Sequence[Mapping[str, Any]],
     num_output_tokens: int,
     parameters: Mapping[str, Any],
 ) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from schemas.task.task_file import ModelSpec, TaskFile
 from shared.errors import MAX_MISTAKES, RefusedError
 from shared.near_words import did_you_mean
 from shared.problems import explain_validation_error
+from shared.task_files.engines import with_engines_listed
+from shared.task_files.older_names import with_todays_names
 
 _MAPPING: Any = dict
 # What people write into the file that is said elsewhere.
@@ -46,7 +48,10 @@ def form_of(body: bytes) -> Form:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Form(body)
     mistakes: list[RefusedError] = []
-    longer = _check(document, TaskFile, "$", mistakes)
+    longer = document
+    if isinstance(document, dict):
+        longer = with_engines_listed(with_todays_names(document))
+    longer = _check(longer, TaskFile, "$", mistakes)
     if mistakes or longer == document:
         return Form(body, tuple(mistakes[:MAX_MISTAKES]))
     return Form(msgspec.json.encode(longer))
@@ -94,6 +99,8 @@ def _check_struct(
             longer[name] = _check(inner, hint, f"{path}.{name}", mistakes)
     for name, field in fields.items():
         is_required = field.default is NODEFAULT and field.default_factory is NODEFAULT
+        # A task file has one engine by name, or `engines`.
+        is_required |= (type_, name) == (TaskFile, "base_runtime") and "engines" not in value
         if is_required and name not in value:
             message = f"Object missing required field `{name}`"
             mistakes.append(_refusal(f"{path}.{name}", message))

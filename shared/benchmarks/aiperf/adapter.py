@@ -53,7 +53,10 @@ class _Session(Session):
             self._report(scenario, load, RunProgress(), is_due=True)
             start = await cache.begin()
             seed = level_seed(f"{scenario} {load}", self.spec.seed, start.reset)
-            plan = command.plan_level(self.spec, scenario, load, seed)
+            plan = command.plan_level(self.spec, scenario, load, seed, self.texts, self.trace)
+            if not self.spec.modality.has_tokens:
+                # It reads no counts of answers that come whole.
+                plan = plan.with_tokens(self.tokens_per_word)
             try:
                 level, prompts = await self._level(scenario, plan, tokenizer)
             except BenchmarkFailed as error:
@@ -61,7 +64,7 @@ class _Session(Session):
                     raise self.gone() from error
                 raise
             use = await cache.use(start, plan.warmup_requests + level.num_requests)
-            level = msgspec.structs.replace(level, seed=seed)
+            level = msgspec.structs.replace(self.with_lag(level), seed=seed)
             self.levels.append(with_cache_use(level, use, prompts, is_warm=self.spec.is_warm))
             if not await self.server.answers():
                 raise self.gone()
@@ -91,8 +94,7 @@ class _Session(Session):
                 lines,
                 ended,
                 scenario=scenario,
-                load=plan.load,
-                sizes=plan.sizes if plan.turns > 1 else plan.sizes[plan.warmup_requests :],
+                plan=plan.measured,
                 spec=self.spec,
                 began_at=began_at,
             )

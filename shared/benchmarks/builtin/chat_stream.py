@@ -10,6 +10,7 @@ from shared.errors import StewardError
 MAX_LINE_BYTES: Final = 4 * 2**20
 MAX_EVENT_LINES: Final = 10_000
 DONE: Final = b"[DONE]"
+PIECE_SLACK: Final = 0.1  # of an answer's tokens that no piece shows, such as its end
 
 
 class MalformedStream(StewardError):
@@ -131,11 +132,22 @@ class ChatStream:
     first_content_at: float | None = None
     finished_at: float | None = None
     content_chunks: int = 0
+    first_characters: int = 0
+    characters: int = 0
     usage: Usage | None = None
     _text: list[str] = field(default_factory=list)
     _is_finished: bool = False
     _is_failed: bool = False
     _events: EventParser = field(default_factory=EventParser)
+
+    def count_first_tokens(self, num_output_tokens: int) -> int:
+        """Return how many of the answer's tokens its first piece had, by its share of the text: 1
+        where each piece has been a token.
+        """
+        if num_output_tokens - self.content_chunks <= max(1, PIECE_SLACK * num_output_tokens):
+            return 1
+        share = self.first_characters / self.characters
+        return max(1, min(num_output_tokens - 1, round(share * num_output_tokens)))
 
     @property
     def text(self) -> str:
@@ -177,9 +189,12 @@ class ChatStream:
             if choice.finish_reason is not None:
                 self._is_finished = True
             delta = choice.delta
-            if delta and (delta.content or delta.reasoning_content or delta.reasoning):
+            text = delta and (delta.content or delta.reasoning_content or delta.reasoning)
+            if delta and text:
                 self.content_chunks += 1
+                self.characters += len(text)
                 if self.keeps_text and delta.content:
                     self._text.append(delta.content)
                 if self.first_content_at is None:
                     self.first_content_at = now
+                    self.first_characters = len(text)

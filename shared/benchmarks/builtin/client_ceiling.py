@@ -8,8 +8,6 @@ import contextlib
 import os
 import random
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Final
 
 from schemas.task.benchmark import BenchmarkSpec
@@ -17,20 +15,20 @@ from shared.benchmarks.arrivals import Load
 from shared.benchmarks.builtin.level_load import LevelLoad
 from shared.benchmarks.builtin.load_processes import run_parts
 from shared.benchmarks.chat_server import ChatServer
+from shared.benchmarks.child_server import run_server
 from shared.benchmarks.metrics import RequestSample
 from shared.benchmarks.tools.adapter import BenchmarkFailed
 from shared.benchmarks.traffic import parse_scenario
 from shared.lifecycle import die_with_parent
-from shared.paths import SOURCE_ROOT
-from shared.waiting import within
 
 MODEL: Final = "m"
 ANSWER_TOKENS: Final = 256
 REQUESTS: Final = 200
 CLIENTS: Final = 16
 LEVEL_SECONDS: Final = 5.0
-START_SECONDS: Final = 60.0
 MAX_DEFAULT: Final = 8
+_TITLE: Final = "the server to measure the load generator with"
+_MODULE: Final = "shared.benchmarks.builtin.client_ceiling"
 
 
 def default_processes() -> int:
@@ -46,7 +44,7 @@ async def ceiling_tokens_per_s(processes: int = 1, pieces: int = ANSWER_TOKENS) 
     spec = BenchmarkSpec(max_requests_per_level=REQUESTS, max_time_per_level_seconds=LEVEL_SECONDS)
     load, scenario = Load(CLIENTS), f"D(16,{ANSWER_TOKENS})"
     async with (
-        _instant_server(pieces) as base_url,
+        run_server(_TITLE, _MODULE, str(pieces)) as base_url,
         ChatServer(base_url=base_url, model_name=MODEL) as server,
     ):
         if processes > 1:
@@ -70,28 +68,6 @@ async def ceiling_tokens_per_s(processes: int = 1, pieces: int = ANSWER_TOKENS) 
 
 
 def _ignore(completed: int, failed: int) -> None: ...
-
-
-@asynccontextmanager
-async def _instant_server(pieces: int) -> AsyncIterator[str]:
-    """Serve in a process of its own and yield the address. Raises BenchmarkFailed."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "shared.benchmarks.builtin.client_ceiling", str(pieces)),
-        stdout=asyncio.subprocess.PIPE,
-        cwd=SOURCE_ROOT,
-    )
-    try:
-        async with within(START_SECONDS):
-            line = b"" if process.stdout is None else await process.stdout.readline()
-        if not line:
-            raise BenchmarkFailed("the server to measure the load generator with did not start")
-        yield line.decode().strip()
-    except TimeoutError as error:
-        raise BenchmarkFailed("the load generator could not be measured in time") from error
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 async def _serve(pieces: int) -> None:

@@ -1,4 +1,4 @@
-"""The built-in load generator: streaming chat completions against one server.
+"""The built-in load generator: streaming chat completions, embeddings or rerank at one server.
 
 For hosts without genai-bench, and for what genai-bench has not: timed arrivals, a measurement that
 begins and ends under load, and marks on what cannot be believed.
@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
+from schemas.task.modality import Modality
 from shared.benchmarks.arrivals import Load, loads
 from shared.benchmarks.builtin.client_ceiling import ceiling_tokens_per_s, default_processes
 from shared.benchmarks.builtin.level_load import LevelLoad, Requests
@@ -29,17 +30,21 @@ from shared.benchmarks.builtin.prefix_cache import (
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
 from shared.benchmarks.levels.level_choice import metrics_of, next_level
 from shared.benchmarks.levels.measured_level import LevelOutcome, measured_level_result
+from shared.benchmarks.prompts import read_prompts, requests_of
 from shared.benchmarks.tools.adapter import (
+    NO_FILES,
     BenchmarkFailed,
+    LoadFiles,
     LoadPhase,
     Progress,
     ProgressCallback,
     Target,
 )
-from shared.benchmarks.tools.spec_check import check_generated
+from shared.benchmarks.tools.spec_check import check_generated, preflight_size
+from shared.benchmarks.traced import NO_TRACE, TRACE, TracedLoad, read_trace
 from shared.benchmarks.traffic import (
+    PromptText,
     Scenario,
-    parse_scenario,
     request_parameters,
     with_shared_prefix,
 )
@@ -68,6 +73,7 @@ class Builtin:
         *,
         directory: Path,
         on_progress: ProgressCallback | None = None,
+        files: LoadFiles = NO_FILES,
     ) -> BenchmarkResult:
         """Run the benchmark as `run_benchmark` does; nothing is written to `directory`."""
         del directory
@@ -76,7 +82,9 @@ class Builtin:
             base_url=target.base_url,
             model_name=target.model_name,
             api_key=target.api_key,
+            certificate=target.certificate,
             on_progress=on_progress,
+            files=files,
         )
 
 
@@ -86,10 +94,12 @@ async def run_benchmark(
     base_url: str,
     model_name: str,
     api_key: str | None = None,
+    certificate: Path | None = None,
     on_progress: ProgressCallback | None = None,
     limits: LoadLimits | None = None,
     seed: int | None = None,
     processes: int | None = None,
+    files: LoadFiles = NO_FILES,
 ) -> BenchmarkResult:
     """Run every scenario at every concurrency against `base_url` (without `/v1`).
 
@@ -100,28 +110,41 @@ async def run_benchmark(
     first level.
 
     A level that one process would limit is made by several, at most `processes`: by default a
-    quarter of the processors, as the engine needs them too.
+    quarter of the processors, as the engine needs them too. One alone sends a trace, whose requests
+    share their beginnings.
     """
     Builtin().check(spec)
     most = default_processes() if processes is None else processes
+    most = 1 if spec.trace is not None else most
     ceiling = await _ceiling() if most > 1 and _may_be_large(spec) else None
     started = time.perf_counter()
+    texts = await asyncio.to_thread(read_prompts, files.prompts)
+    trace = await asyncio.to_thread(read_trace, files.trace)
     async with ChatServer(
         base_url=base_url,
         model_name=model_name,
         api_key=api_key,
-        parameters=request_parameters(spec.additional_params),
+        certificate=certificate,
+        parameters=request_parameters(spec.additional_params, spec.modality),
+        adapters=spec.adapters,
         limits=limits or LoadLimits(),
     ) as server:
         simulated = (await server.find_model()).simulated
+        if spec.modality is not Modality.TEXT:
+            # Most servers answer chats alone: what this one lacks is said before the load.
+            await server.check_answer(spec.max_time_per_level_seconds, preflight_size(spec))
         probes = random.Random(secrets.randbits(64))  # noqa: S311  # prompts that none has sent
         generator = LoadGenerator(
             server=server,
-            cache=ServerPrefixCache(server, probes),
+            cache=ServerPrefixCache(server, probes, modality=spec.modality),
             on_progress=on_progress,
             levels_total=spec.num_levels,
             seed=seed,
-            crew=None if ceiling is None else Crew(server, most, ceiling),
+            crew=None
+            if ceiling is None
+            else Crew(server, most, ceiling, prompts=files.prompts, texts=texts),
+            texts=texts,
+            trace=trace,
         )
         levels: list[LevelResult] = []
         while (following := next_level(spec, levels)) is not None:
@@ -146,6 +169,8 @@ class LoadGenerator:
     levels_total: int = 1
     seed: int | None = None
     crew: Crew | None = None
+    texts: tuple[PromptText, ...] = ()
+    trace: TracedLoad = NO_TRACE
 
     async def run_level(
         self, number: int, scenario: str, load: Load, spec: BenchmarkSpec
@@ -196,9 +221,17 @@ class LoadGenerator:
         level = LevelLoad(
             server=self.server,
             load=load,
-            sizes=with_shared_prefix(parse_scenario(scenario), spec.prefix_share, rng),
+            sizes=None
+            if scenario == TRACE
+            else with_shared_prefix(
+                requests_of(scenario, self.texts, seed, batch_size=spec.batch_size),
+                spec.prefix_share,
+                rng,
+            ),
             rng=rng,
             spec=spec,
+            trace=self.trace,
+            seed=seed,
             on_change=wake,
         )
         await level.run()

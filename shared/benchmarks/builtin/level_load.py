@@ -14,17 +14,20 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from schemas.task.benchmark import BenchmarkSpec
-from shared.benchmarks.arrivals import Load, offsets
+from shared.benchmarks.arrivals import Load, is_trace, offsets, speed_of
 from shared.benchmarks.builtin.conversation import Conversation
 from shared.benchmarks.chat_server import LoadLimits, RequestFailed
+from shared.benchmarks.client_lag import watch_lag
 from shared.benchmarks.levels.measured_level import LevelOutcome, PromptTokens, Record
 from shared.benchmarks.metrics import FailedRequest, RequestSample
+from shared.benchmarks.traced import NO_TRACE, TracedLoad, size_of
 from shared.benchmarks.traffic import RequestSize, Scenario
 from shared.clock import utcnow
+from shared.traces.prefixes import Prefixes
+from shared.traces.sessions import TraceTurn
 from shared.waiting import cancel_and_wait, wait_for
 
 PAUSE_AFTER_ERROR_SECONDS: Final = 0.05
-LAG_TICK_SECONDS: Final = 0.01
 
 
 class Requests(Protocol):
@@ -57,15 +60,18 @@ class Part:
 @dataclass(slots=True, kw_only=True)
 class LevelLoad:
     """Runs once. Its load goes on until `others_over` returns: what other processes still measure
-    is to meet all of it.
+    is to meet all of it. That of a trace sends its sessions, and ends with the last; without
+    `sizes` they give what requests are, else their times alone.
     """
 
     server: Requests
     load: Load
-    sizes: Scenario
+    sizes: Scenario | None
     rng: random.Random
     spec: BenchmarkSpec
     on_change: Callable[[], None]
+    trace: TracedLoad = NO_TRACE
+    seed: int = 0
     part: Part | None = None
     others_over: Callable[[], Awaitable[None]] | None = None
     records: list[Record] = field(default_factory=list)
@@ -78,6 +84,9 @@ class LevelLoad:
     ended_in_window: int = 0
     failed: int = 0
     prompts: PromptTokens = field(default_factory=PromptTokens)
+    _prefixes: Prefixes = field(default_factory=Prefixes)
+    _sessions_sent: int = 0
+    _origin: float = 0.0
     _sent: int = 0
     _pending: int = 0
     _in_flight: int = 0
@@ -93,7 +102,8 @@ class LevelLoad:
         if not self.spec.warmup_requests:
             self._begin()
         drive = self._run_closed_loop if self.load.arrivals is None else self._arrive
-        driving, lagging = asyncio.create_task(drive()), asyncio.create_task(self._watch_lag())
+        driving = asyncio.create_task(drive())
+        lagging = asyncio.create_task(watch_lag(self._note_lag))
         over = asyncio.create_task(self._over())
         try:
             await asyncio.wait({driving, over}, return_when=asyncio.FIRST_COMPLETED)
@@ -183,19 +193,19 @@ class LevelLoad:
         if is_bare:
             slots = min(slots, self.spec.max_requests_per_level)
         first_seconds = 0.0
+        self._origin = _now()
         async with asyncio.TaskGroup() as group:
-            if not is_bare:
+            if not is_bare and (conversation := self._begin_conversation(1)) is not None:
                 # Spread over the time of one request, so that equal ones do not march in step.
                 waited_from = _now()
-                await self._one(
-                    self._takes(waited_from), Conversation(self.spec.turns, 1), due=waited_from
-                )
+                await self._one(self._takes(waited_from), conversation, due=waited_from)
                 self._answered += 1
                 self._warm_up(0)
                 first_seconds = _now() - waited_from
             for slot in range(slots):
                 delay = first_seconds * slot / slots
                 group.create_task(self._slot(slot, delay, is_bare=is_bare))
+        self._begin()  # of a trace that is over before
         self.window_ends = self.window_ends or _now()
 
     async def _slot(self, slot: int, delay_seconds: float, *, is_bare: bool) -> None:
@@ -203,22 +213,42 @@ class LevelLoad:
         due = _now()
         # The first are of different lengths, or all would go through their turns in step.
         turns = self.spec.turns
-        conversation = Conversation(turns, turns if is_bare else 1 + self._place(slot) % turns)
-        while True:
+        conversation = self._begin_conversation(turns if is_bare else 1 + self._place(slot) % turns)
+        while conversation is not None:
             is_measured = self._takes(due)
             if is_bare and not is_measured:
                 return
             is_good = await self._one(is_measured, conversation, due=due)
             self._answered += 1
             if conversation.is_over or not is_good:
-                conversation = Conversation(turns)
+                conversation = self._begin_conversation()
                 self._warm_up(slot)
-            elif self.spec.think_seconds:
-                await asyncio.sleep(self.spec.think_seconds)
+            elif (wait_seconds := self._wait_seconds(conversation)) > 0:
+                await asyncio.sleep(wait_seconds)
             if not is_good:
                 # A dead server refuses in microseconds; without a pause it would eat a core.
                 await asyncio.sleep(PAUSE_AFTER_ERROR_SECONDS)
             due = _now()
+
+    def _begin_conversation(self, last_turn: int | None = None) -> Conversation | None:
+        """Return the next one; None once a trace is over."""
+        if self.sizes is not None:
+            return Conversation(self.spec.turns, last_turn)
+        if self._sessions_sent >= len(self.trace.sessions):
+            return None
+        turns = self.trace.sessions[self._sessions_sent].turns
+        self._sessions_sent += 1
+        return Conversation(len(turns), script=turns, prefixes=self._prefixes)
+
+    def _wait_seconds(self, conversation: Conversation) -> float:
+        """Return how long it waits after an answer."""
+        if not conversation.script:
+            return self.spec.think_seconds
+        turn = conversation.next_turn
+        if turn.at_seconds is None:
+            return turn.wait_seconds
+        speed = speed_of(self.load.arrivals or "") or 1.0
+        return max(0.0, self._origin + turn.at_seconds / speed - _now())
 
     def _place(self, slot: int) -> int:
         """Among those of all processes."""
@@ -232,27 +262,31 @@ class LevelLoad:
 
     async def _arrive(self) -> None:
         part = self.part
-        origin = _now() if part is None else part.origin
+        origin = self._origin = _now() if part is None else part.origin
         text = self.load.arrivals or ""
         rng = self.rng if part is None else random.Random(part.seed)  # noqa: S311  # no secret
         first, step = (0, 1) if part is None else (part.number, part.of)
         # All of a trace is measured: its first requests are no less a part of it.
-        warmup_requests = 0 if text == "trace" else self.spec.warmup_requests
+        warmup_requests = 0 if is_trace(text) else self.spec.warmup_requests
         async with asyncio.TaskGroup() as group:
-            arrivals = offsets(text, self.spec.arrival_trace_seconds, rng)
+            times = self.spec.arrival_trace_seconds or self.trace.times_seconds
+            arrivals = offsets(text, times, rng)
             for number, seconds in enumerate(itertools.islice(arrivals, first, None, step)):
                 due = origin + seconds
                 await asyncio.sleep(max(0.0, due - _now()))
                 if number >= warmup_requests and (self._is_mixed or not warmup_requests):
                     self._begin()
-                group.create_task(self._converse(self._takes(_now()), due))
+                conversation = self._begin_conversation()
+                if conversation is None:
+                    break
+                group.create_task(self._converse(conversation, self._takes(_now()), due))
+        self._begin()  # of a trace that is over before
         self._count(_now())
         self.window_ends = self.window_ends or _now()
 
-    async def _converse(self, is_measured: bool, due: float) -> None:
-        conversation = Conversation(self.spec.turns)
+    async def _converse(self, conversation: Conversation, is_measured: bool, due: float) -> None:
         while await self._one(is_measured, conversation, due=due) and not conversation.is_over:
-            await asyncio.sleep(self.spec.think_seconds)
+            await asyncio.sleep(self._wait_seconds(conversation))
             due = _now()
             is_measured = self._takes(due)
         self._is_mixed = True
@@ -267,9 +301,7 @@ class LevelLoad:
         self.sent_in_all += 1
         self._sent += is_measured
         self._pending += is_measured
-        size = self.sizes(self.rng)
-        if conversation.answered:
-            size = replace(size, prefix_words=())
+        size, turn = self._size(conversation)
         try:
             outcome = await self.server.request(
                 size, self.rng, self._deadline_seconds(sent), conversation
@@ -278,7 +310,17 @@ class LevelLoad:
             self._count(_now())
             self._in_flight -= 1
             self._pending -= is_measured
+        if isinstance(outcome, RequestSample):
+            self.prompts.add(outcome, turn)
         return self._record(is_measured, due, sent, outcome)
+
+    def _size(self, conversation: Conversation) -> tuple[RequestSize, TraceTurn | None]:
+        """Return the next request, and the turn of a trace that it is."""
+        if self.sizes is None:
+            turn = conversation.next_turn
+            return size_of(turn, self.trace.form, self.seed), turn
+        size = self.sizes(self.rng)
+        return (replace(size, prefix_words=()) if conversation.answered else size), None
 
     def _deadline_seconds(self, now: float) -> float:
         limits, started = self.server.limits, self.started if self._is_measuring else now
@@ -292,8 +334,6 @@ class LevelLoad:
         if self._is_measuring and (self.window_ends is None or ended <= self.window_ends):
             self.ended_in_window += 1
         is_good = isinstance(outcome, RequestSample)
-        if isinstance(outcome, RequestSample):
-            self.prompts.add(outcome)
         if is_measured:
             kept = (
                 FailedRequest(code=outcome.code, seconds=ended - sent)
@@ -306,13 +346,9 @@ class LevelLoad:
         self._end_if_answered()
         return is_good
 
-    async def _watch_lag(self) -> None:
-        """Measure how late this process reads what has arrived, which adds to every time."""
-        while True:
-            due = _now() + LAG_TICK_SECONDS
-            await asyncio.sleep(LAG_TICK_SECONDS)
-            if self._is_measuring:
-                self.lags.append(max(0.0, _now() - due))
+    def _note_lag(self, seconds: float) -> None:
+        if self._is_measuring:
+            self.lags.append(seconds)
 
 
 def _now() -> float:

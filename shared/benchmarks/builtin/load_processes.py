@@ -9,17 +9,19 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
 from schemas.task.benchmark import BenchmarkSpec, LevelMark, LevelResult
-from shared.benchmarks.arrivals import Load, mean_rate_per_s
+from shared.benchmarks.arrivals import Load, is_trace, mean_rate_per_s
 from shared.benchmarks.builtin.load_worker import PartTask, decode, encode
 from shared.benchmarks.chat_server import ChatServer
 from shared.benchmarks.levels.measured_level import LevelOutcome, PromptTokens
+from shared.benchmarks.prompts import requests_of
 from shared.benchmarks.tools.adapter import BenchmarkFailed
-from shared.benchmarks.traffic import parse_scenario
+from shared.benchmarks.traffic import PromptText
 from shared.paths import SOURCE_ROOT
 from shared.waiting import within
 
@@ -50,7 +52,7 @@ def merge_outcomes(load: Load, outcomes: Sequence[LevelOutcome]) -> LevelOutcome
     latest = max(outcomes, key=lambda outcome: outcome.started)
     ends = [outcome.window_ends for outcome in outcomes if outcome.window_ends is not None]
     started, window_ends = latest.started, min(ends, default=None)
-    if load.arrivals == "trace" or (window_ends is not None and window_ends <= started):
+    if is_trace(load.arrivals) or (window_ends is not None and window_ends <= started):
         latest = min(outcomes, key=lambda outcome: outcome.started)
         started, window_ends = latest.started, max(ends, default=None)
     return LevelOutcome(
@@ -80,6 +82,7 @@ async def run_parts(  # a level is all of these
     seed: int,
     count: int,
     on_progress: OnProgress,
+    prompts: Path | None = None,
 ) -> LevelOutcome:
     """Cancelling ends the processes. Raises BenchmarkFailed if one of them ends."""
     tasks = [
@@ -87,7 +90,9 @@ async def run_parts(  # a level is all of these
             base_url=server.base_url,
             model_name=server.model_name,
             api_key=server.api_key,
+            certificate=None if server.certificate is None else str(server.certificate),
             parameters=server.parameters,
+            adapters=server.adapters,
             limits=server.limits,
             scenario=scenario,
             load=own_load,
@@ -95,6 +100,7 @@ async def run_parts(  # a level is all of these
             seed=seed,
             number=number,
             of=count,
+            prompts=None if prompts is None else str(prompts),
         )
         for number, (own_load, own_spec) in enumerate(parts(load, spec, count))
     ]
@@ -189,7 +195,8 @@ class Crew:
     """How many processes a level takes, by what one of them takes in tokens per second.
 
     `most` is how many there may be. A level that was limited by its client shows that more are
-    needed, one that was not what is to be expected of the next.
+    needed, one that was not what is to be expected of the next. `texts` are those of the file
+    `prompts`, which each process reads itself.
     """
 
     server: ChatServer
@@ -198,17 +205,19 @@ class Crew:
     _tokens_per_request: dict[str, float] = field(
         default_factory=dict
     )  # tokens/s for each request at once
+    prompts: Path | None = None
+    texts: tuple[PromptText, ...] = ()
 
     def count_for(self, scenario: str, load: Load, turns: int = 1) -> int:
         """Before it is measured; 1 where nothing is known yet."""
         rate_per_s = mean_rate_per_s(load.arrivals or "")
         if rate_per_s is not None:
-            return self._count(rate_per_s * turns * _mean_output_tokens(scenario), load)
+            return self._count(rate_per_s * turns * self._mean_output_tokens(scenario), load)
         return self._count(self._tokens_per_request.get(scenario, 0.0) * load.concurrency, load)
 
     def count_after(self, level: LevelResult, load: Load, count: int) -> int:
         """Return how many processes the measured level would have needed."""
-        rate = level.mean_output_throughput_tokens_per_s
+        rate = level.mean_output_throughput_tokens_per_s or 0.0
         if load.arrivals is None:
             self._tokens_per_request[level.scenario] = rate / load.concurrency
         slots = self._count(rate, load)
@@ -235,13 +244,15 @@ class Crew:
             report(now - started_at, completed, failed)
 
         report(None, 0, 0)
-        return await run_parts(self.server, scenario, load, spec, seed, count, count_requests)
+        return await run_parts(
+            self.server, scenario, load, spec, seed, count, count_requests, self.prompts
+        )
 
     def _count(self, tokens_per_s: float, load: Load) -> int:
         processes = math.ceil(tokens_per_s / (CEILING_SHARE * self.ceiling_tokens_per_s))
         return max(1, min(processes, self.most, load.concurrency))
 
-
-def _mean_output_tokens(scenario: str) -> float:
-    sizes, rng = parse_scenario(scenario), random.Random(0)  # noqa: S311  # no secret
-    return statistics.fmean(sizes(rng).num_output_tokens for _ in range(100))
+    def _mean_output_tokens(self, scenario: str) -> float:
+        sizes = requests_of(scenario, self.texts, 0)
+        rng = random.Random(0)  # noqa: S311  # no secret
+        return statistics.fmean(sizes(rng).num_output_tokens for _ in range(100))

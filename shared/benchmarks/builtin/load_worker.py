@@ -9,6 +9,7 @@ import base64
 import random
 import sys
 import time
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +19,8 @@ from shared.benchmarks.arrivals import Load
 from shared.benchmarks.builtin.level_load import LevelLoad, Part
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
 from shared.benchmarks.levels.measured_level import LevelOutcome
-from shared.benchmarks.traffic import parse_scenario, with_shared_prefix
+from shared.benchmarks.prompts import read_prompts, requests_of
+from shared.benchmarks.traffic import with_shared_prefix
 from shared.lifecycle import die_with_parent
 
 PROGRESS_SECONDS: Final = 0.25
@@ -30,6 +32,7 @@ class PartTask(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str
     model_name: str
     api_key: str | None
+    certificate: str | None
     parameters: dict[str, Any]
     limits: LoadLimits
     scenario: str
@@ -38,6 +41,8 @@ class PartTask(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     number: int
     of: int
+    prompts: str | None = None
+    adapters: tuple[str, ...] = ()
 
 
 def encode(sent: PartTask | LevelOutcome) -> bytes:
@@ -50,11 +55,22 @@ def decode(line: bytes) -> LevelOutcome:
 
 
 async def _run(task: PartTask) -> LevelOutcome:
+    texts = read_prompts(None if task.prompts is None else Path(task.prompts))
+    requests = requests_of(
+        task.scenario,
+        texts,
+        task.seed,
+        number=task.number,
+        of=task.of,
+        batch_size=task.spec.batch_size,
+    )
     async with ChatServer(
         base_url=task.base_url,
         model_name=task.model_name,
         api_key=task.api_key,
+        certificate=None if task.certificate is None else Path(task.certificate),
         parameters=task.parameters,
+        adapters=task.adapters,
         limits=task.limits,
     ) as server:
         _say("ready")
@@ -75,7 +91,7 @@ async def _run(task: PartTask) -> LevelOutcome:
         level = LevelLoad(
             server=server,
             load=task.load,
-            sizes=with_shared_prefix(parse_scenario(task.scenario), task.spec.prefix_share, prefix),
+            sizes=with_shared_prefix(requests, task.spec.prefix_share, prefix),
             rng=random.Random(f"{task.seed} {task.number}"),  # noqa: S311  # repeatable, no secret
             spec=task.spec,
             on_change=tell,

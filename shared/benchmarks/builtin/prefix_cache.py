@@ -13,7 +13,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from schemas.task.benchmark import CacheReset, LevelMark, LevelResult, PrefixCacheUse
+from schemas.task.benchmark import (
+    LevelMark,
+    LevelResult,
+)
+from schemas.task.modality import Modality
+from schemas.task.prefix_cache import CacheReset, PrefixCacheUse
 from shared.benchmarks.chat_server import ChatServer, RequestFailed
 from shared.benchmarks.levels.measured_level import PromptTokens
 from shared.benchmarks.traffic import RequestSize
@@ -21,6 +26,7 @@ from shared.engines.metrics import MetricNames
 from shared.engines.metrics_page import read_page
 
 COLD_HIT_SHARE: Final = 0.01
+MAX_SHARE_ERROR: Final = 0.03  # of what was sent, beside the trace's
 PROBE: Final = RequestSize(num_input_tokens=256, num_output_tokens=1)
 PROBE_SECONDS: Final = 60.0
 BUSY_TRIES: Final = 25
@@ -56,19 +62,22 @@ class PrefixCache(Protocol):
 
 @dataclass(slots=True)
 class ServerPrefixCache:
-    """That of the server under load, over HTTP."""
+    """That of the server under load, over HTTP. Only one that answers chats shows what it has."""
 
     server: ChatServer
     rng: random.Random
+    modality: Modality = Modality.TEXT
 
     async def begin(self) -> Start:
         """Empty the cache where the engine can, and see that it is."""
+        if not self.modality.has_tokens:
+            return Start(CacheReset.UNSUPPORTED)
         engine, start_counters = await self._counters()
         if engine is None or engine.reset_path is None or start_counters is None:
             return Start(CacheReset.UNSUPPORTED)
         probe = self.rng.getrandbits(64)
         await self._hits_of(probe)
-        was_accepted = await self._reset(engine.reset_path)
+        was_accepted = await reset_cache(self.server, engine.reset_path)
         hits_of_probe = await self._hits_of(probe)
         template = await self._hits_of(self.rng.getrandbits(64))
         _, counters = await self._counters()
@@ -101,18 +110,6 @@ class ServerPrefixCache:
             return None
         return counters_after.hits - counters_before.hits
 
-    async def _reset(self, path: str) -> bool:
-        # An engine that still drops what the level before cancelled refuses for a moment.
-        for _ in range(BUSY_TRIES):
-            answer = await self.server.post(path)
-            if answer is None or answer[0] in (404, 405):
-                return False
-            status, body = answer
-            if status == 200 and _says_success(body):
-                return True
-            await asyncio.sleep(BUSY_PAUSE_SECONDS)
-        return False
-
     async def _counters(self) -> tuple[MetricNames | None, Counters | None]:
         page = await self.server.metrics_page()
         engine_reading = read_page(page or "")
@@ -121,6 +118,20 @@ class ServerPrefixCache:
         engine, reading = engine_reading
         queries, hits = reading.prefix_queried_tokens, reading.prefix_hit_tokens
         return engine, None if queries is None or hits is None else Counters(queries, hits)
+
+
+async def reset_cache(server: ChatServer, path: str) -> bool:
+    """Return whether the engine says that it has emptied its cache."""
+    # An engine that still drops what the level before cancelled refuses for a moment.
+    for _ in range(BUSY_TRIES):
+        answer = await server.post(path)
+        if answer is None or answer[0] in (404, 405, 501):
+            return False
+        status, body = answer
+        if status == 200 and _says_success(body):
+            return True
+        await asyncio.sleep(BUSY_PAUSE_SECONDS)
+    return False
 
 
 def _says_success(body: bytes) -> bool:
@@ -149,15 +160,27 @@ def with_cache_use(
         *level.marks,
         *([LevelMark.CACHE_NOT_RESET] if use.reset is CacheReset.FAILED else []),
         *([LevelMark.CACHE_HITS] if aside is not None else []),
+        *([LevelMark.PREFIX_SHARE] if is_share_off(use) else []),
     ]
     return msgspec.structs.replace(level, prefix_cache=use, set_aside=aside, marks=tuple(marks))
+
+
+def is_share_off(use: PrefixCacheUse) -> bool:
+    """True if what was sent shared more or less than the trace that it was of."""
+    if use.trace_share is None or use.asked_share is None:
+        return False
+    return abs(use.asked_share - use.trace_share) > MAX_SHARE_ERROR
 
 
 def with_asked_share(use: PrefixCacheUse, prompts: PromptTokens) -> PrefixCacheUse:
     """And with the hits that answers report, where the engine counts none."""
     if not prompts.sent:
         return use
-    use = msgspec.structs.replace(use, asked_share=prompts.reusable / prompts.sent)
+    use = msgspec.structs.replace(
+        use,
+        asked_share=prompts.reusable / prompts.sent,
+        trace_share=prompts.traced_shared / prompts.traced if prompts.traced else None,
+    )
     if use.hit_share is not None or prompts.cached is None:
         return use
     return msgspec.structs.replace(

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from schemas.task.benchmark import LevelResult
+from schemas.task.modality import modality_of
 from shared.benchmarks.genai_bench.command import Batch, tool_scenario
 from shared.benchmarks.genai_bench.masking import mask
 from shared.benchmarks.genai_bench.output import OutputReader, Said
@@ -31,7 +32,6 @@ from shared.benchmarks.tools.adapter import (
     Progress,
     ProgressCallback,
 )
-from shared.benchmarks.tools.spec_check import TEXT_TO_TEXT
 from shared.processes.child_process import ChildProcess, describe_exit
 
 POLL_SECONDS: Final = 0.05
@@ -166,9 +166,11 @@ class ToolProcess:
         run = self._runs[len(self.levels)]
         concurrency = self.batch.concurrencies[len(self.levels)]
         scenario = tool_scenario(self.batch.scenario)
-        debug_path = self.result_directory / debug_file_name(scenario, concurrency)
+        variable, value = self.batch.variable(len(self.levels))
+        task = modality_of(scenario).traits.task
+        debug_path = self.result_directory / debug_file_name(scenario, value)
         folders = [
-            *self.result_directory.glob(file_pattern(scenario, TEXT_TO_TEXT, concurrency)),
+            *self.result_directory.glob(file_pattern(scenario, task, variable, value)),
             *([debug_path] if debug_path.exists() else []),
         ]
         if folders and _is_whole(folders[0]):
@@ -176,6 +178,7 @@ class ToolProcess:
             level = await self._read(folders[0], run)
         elif run.ended is not None:
             level = unanswered_level(self.batch.scenario, concurrency, self._observe(run))
+            level = msgspec.structs.replace(level, batch_size=self.batch.batch_size)
         else:
             return
         self.levels.append(level)

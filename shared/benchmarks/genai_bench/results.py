@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from schemas.task.benchmark import Distribution, LevelResult, LevelStats
+from schemas.task.modality import modality_of
 from shared.benchmarks import metrics
 from shared.benchmarks.metrics import (
     OTHER,
@@ -26,6 +27,7 @@ from shared.benchmarks.tools.adapter import DamagedResult
 
 LATENCIES: Final = frozenset({"ttft", "tpot", "e2e_latency", "output_latency"})
 SECONDS_IN: Final = {"s": 1.0, "ms": 0.001}
+OF_WHOLE_ANSWERS: Final = ("e2e_latency", "num_input_tokens", "total_tokens")
 # Written as 0 for tasks without generated tokens, where they are no measure.
 OF_OUTPUT: Final = ("tpot", "output_latency", "output_inference_speed", "output_throughput")
 # What clients may take beyond completed requests: between two, and for the one that is cut off.
@@ -46,6 +48,7 @@ class RunAggregate(msgspec.Struct, frozen=True, kw_only=True):
 
     scenario: str | None = None
     num_concurrency: int = 1
+    batch_size: int = 1
     run_duration: float = 0.0
     mean_output_throughput_tokens_per_s: float = 0.0
     mean_input_throughput_tokens_per_s: float = 0.0
@@ -78,14 +81,19 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
 _decoder: Final = msgspec.json.Decoder(RunFile)
 
 
-def file_pattern(scenario: str, task: str, num_concurrency: int) -> str:
-    """The name of a run's file, for `glob`: it ends with seconds that only the tool knows."""
-    return f"{_in_file_name(scenario)}_{task}_num_concurrency_{num_concurrency}_time_*s.json"
+def file_pattern(scenario: str, task: str, variable: str, value: int) -> str:
+    """The name of a run's file, for `glob`: it ends with seconds that only the tool knows.
+
+    `variable` is what the tool varies, `num_concurrency` or `batch_size`.
+    """
+    return f"{_in_file_name(scenario)}_{task}_{variable}_{value}_time_*s.json"
 
 
-def debug_file_name(scenario: str, num_concurrency: int) -> str:
-    """The name of the file that is written where a run could not be aggregated."""
-    return f"debug_for_run_{_in_file_name(scenario)}_{num_concurrency}.json"
+def debug_file_name(scenario: str, value: int) -> str:
+    """The name of the file that is written where a run could not be aggregated; `value` is that of
+    what the tool varies.
+    """
+    return f"debug_for_run_{_in_file_name(scenario)}_{value}.json"
 
 
 def _in_file_name(scenario: str) -> str:
@@ -111,16 +119,22 @@ def read_run(content: bytes, observed: Observed) -> LevelResult:
 def level_of(aggregate: RunAggregate, observed: Observed, *, time_unit: str = "s") -> LevelResult:
     """The level that an aggregate stands for, its figures as they are. Raises DamagedResult."""
     seconds = _seconds_in(time_unit)
+    has_tokens = modality_of(aggregate.scenario or "").has_tokens
     empty = _level_result(aggregate, observed, aggregate.run_duration, ())
     return msgspec.structs.replace(
         empty,
         requests_per_second=aggregate.requests_per_second,
-        mean_output_throughput_tokens_per_s=aggregate.mean_output_throughput_tokens_per_s,
+        mean_output_throughput_tokens_per_s=(
+            aggregate.mean_output_throughput_tokens_per_s if has_tokens else None
+        ),
+        items_per_second=(
+            None if has_tokens else aggregate.batch_size * aggregate.requests_per_second
+        ),
         mean_input_throughput_tokens_per_s=aggregate.mean_input_throughput_tokens_per_s,
         mean_total_tokens_throughput_tokens_per_s=(
             aggregate.mean_total_tokens_throughput_tokens_per_s
         ),
-        stats=_stats(aggregate.stats, seconds),
+        stats=_stats(aggregate.stats, seconds, has_tokens=has_tokens),
     )
 
 
@@ -164,12 +178,14 @@ def _seconds_in(time_unit: str) -> float:
 
 def _requests(run: RunFile, observed: Observed) -> tuple[list[RequestSample], list[FailedRequest]]:
     scale = _seconds_in(run.time_unit)
+    has_tokens = modality_of(run.aggregated_metrics.scenario or "").has_tokens
     samples = [
         RequestSample(
-            ttft=request.ttft * scale,
+            # Of an answer that comes whole it takes the end for the first token.
+            ttft=request.ttft * scale if has_tokens else None,
             e2e_latency=request.e2e_latency * scale,
             num_input_tokens=request.num_input_tokens or 0,
-            num_output_tokens=request.num_output_tokens or 0,
+            num_output_tokens=(request.num_output_tokens or 0) if has_tokens else None,
             tokens_estimated=observed.tokens_estimated,
         )
         for request in run.individual_request_metrics
@@ -201,6 +217,7 @@ def _level_result(
         run_duration=run_duration,
         samples=samples,
         error_codes=codes,
+        batch_size=aggregate.batch_size,
     )
     completed = len(samples) or aggregate.num_completed_requests
     requests = completed + level.num_error_requests
@@ -213,11 +230,13 @@ def _level_result(
     )
 
 
-def _stats(stats: Mapping[str, Mapping[str, float | None]], scale: float) -> LevelStats:
+def _stats(
+    stats: Mapping[str, Mapping[str, float | None]], scale: float, *, has_tokens: bool
+) -> LevelStats:
     generated = stats.get("num_output_tokens", {}).get("max")
     spreads = {
         name: _spread(stats.get(name, {}), scale if name in LATENCIES else 1.0)
-        for name in LevelStats.__struct_fields__
+        for name in (LevelStats.__struct_fields__ if has_tokens else OF_WHOLE_ANSWERS)
         if generated or name not in OF_OUTPUT
     }
     return LevelStats(**spreads)

@@ -142,12 +142,13 @@ def _crossing(above: Probe, below: Probe) -> float:
     load.
     """
     share = above.margin / (above.margin - below.margin)
-    return above.load * math.pow(below.load / above.load, share)
+    # Rounded, it may come out beyond the load below it.
+    return min(above.load * math.pow(below.load / above.load, share), below.load)
 
 
 def _round_load(search: LoadSearch, load: float) -> float:
-    load = min(max(load, search.min), search.max)
-    return float(round(load)) if search.load is LoadKind.CONCURRENCY else float(f"{load:.4g}")
+    rounded = round(load) if search.load is LoadKind.CONCURRENCY else float(f"{load:.4g}")
+    return min(max(float(rounded), search.min), search.max)
 
 
 def _pool_probes(levels: Sequence[Probe]) -> list[Probe]:

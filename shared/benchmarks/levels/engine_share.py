@@ -84,6 +84,7 @@ def _change_times(
     per_token = 1 / max(tokens - 1, 1)
     e2e = _shift(stats.e2e_latency, mean_seconds, tail_seconds, factor)
     ratio = 1 / max(factor, SMALLEST_SECONDS)
+    output_rate, items_rate = level.mean_output_throughput_tokens_per_s, level.items_per_second
     if level.arrivals is None and stats.e2e_latency is not None and e2e is not None:
         ratio = stats.e2e_latency.mean / e2e.mean
     return msgspec.structs.replace(
@@ -96,7 +97,8 @@ def _change_times(
             e2e_latency=e2e,
         ),
         requests_per_second=level.requests_per_second * ratio,
-        mean_output_throughput_tokens_per_s=level.mean_output_throughput_tokens_per_s * ratio,
+        mean_output_throughput_tokens_per_s=None if output_rate is None else output_rate * ratio,
+        items_per_second=None if items_rate is None else items_rate * ratio,
         mean_input_throughput_tokens_per_s=level.mean_input_throughput_tokens_per_s * ratio,
         mean_total_tokens_throughput_tokens_per_s=(
             level.mean_total_tokens_throughput_tokens_per_s * ratio

@@ -14,8 +14,8 @@ from schemas.task.benchmark import (
     LoadSearch,
 )
 from shared.benchmarks.arrivals import Load, loads
+from shared.benchmarks.experiment_metrics import aggregate, has_failed
 from shared.benchmarks.levels.boundary import Probe, boundary_of, next_load
-from shared.benchmarks.metrics import aggregate, has_failed
 from shared.benchmarks.traffic import UnsupportedTraffic
 from shared.benchmarks.verdicts.constraints import (
     Constraint,
@@ -68,7 +68,9 @@ def next_level(spec: BenchmarkSpec, measured: Sequence[LevelResult]) -> tuple[st
         return pairs[len(measured)] if len(measured) < len(pairs) else None
     probes = _probes(spec, spec.load_search, measured)
     load = next_load(spec.load_search, probes, len(measured))
-    return None if load is None else (spec.traffic_scenarios[0], _load(spec.load_search, load))
+    return (
+        None if load is None else (spec.traffic_scenarios[0], _load(spec, spec.load_search, load))
+    )
 
 
 def metrics_of(spec: BenchmarkSpec, levels: Sequence[LevelResult]) -> BenchmarkMetrics:
@@ -119,10 +121,10 @@ def _meets(
     return is_served and not worst_excess(check_constraints(constraints, levels))
 
 
-def _load(search: LoadSearch, load: float) -> Load:
+def _load(spec: BenchmarkSpec, search: LoadSearch, load: float) -> Load:
     if search.load is LoadKind.CONCURRENCY:
         return Load(int(load))
-    return Load(MAX_CONCURRENCY, f"{search.load.value}({load:.10g})")
+    return Load(spec.max_in_flight or MAX_CONCURRENCY, f"{search.load.value}({load:.10g})")
 
 
 def _number(search: LoadSearch, level: LevelResult) -> float:

@@ -8,12 +8,15 @@ from typing import Final
 
 import msgspec
 
-from schemas.task.benchmark import BenchmarkSpec, LevelMark, LevelResult, Steadiness
-from shared.benchmarks.arrivals import Load
+from schemas.task.benchmark import BenchmarkSpec, Distribution, LevelMark, LevelResult, Steadiness
+from shared.benchmarks.arrivals import Load, is_trace
 from shared.benchmarks.levels import steadiness
 from shared.benchmarks.metrics import FailedRequest, RequestSample, distribution, level_result
+from shared.traces.sessions import TraceTurn
 
 MAX_CLIENT_SHARE: Final = 0.05
+# Of another process before a first piece: for its connection, and for the piece.
+WAKES_OF_ANOTHER: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,21 @@ class PromptTokens:
     """Of all requests that were answered, those before and after the measured ones included.
 
     `reusable` had been sent or answered before; of such prompts `cached` were in the engine's cache
-    by its own words. None: it has none.
+    by its own words. None: it has none. `traced` of a trace were these by its own lengths, of which
+    `traced_shared` came before in it.
     """
 
     sent: int = 0
     reusable: int = 0
     cached: int | None = None
+    traced: int = 0
+    traced_shared: int = 0
 
-    def add(self, sample: RequestSample) -> None:
+    def add(self, sample: RequestSample, turn: TraceTurn | None = None) -> None:
+        """Count a request, and the turn of a trace that it was."""
+        if turn is not None:
+            self.traced += turn.context_tokens
+            self.traced_shared += turn.shared_tokens
         self.sent += sample.num_input_tokens
         self.reusable += sample.reusable_tokens
         if sample.reusable_tokens and sample.cached_tokens is not None:
@@ -50,6 +60,8 @@ class PromptTokens:
         for part in parts:
             prompts.sent += part.sent
             prompts.reusable += part.reusable
+            prompts.traced += part.traced
+            prompts.traced_shared += part.traced_shared
             if part.cached is not None:
                 prompts.cached = (prompts.cached or 0) + part.cached
         return prompts
@@ -82,7 +94,9 @@ def measured_level_result(scenario: str, level: LevelOutcome, spec: BenchmarkSpe
         for record in in_order
         if isinstance(record.outcome, RequestSample)
     ]
-    cut = steadiness.transient([seconds for _, seconds in latencies])
+    # A trace is measured whole: its start is as much a part of it.
+    is_whole = is_trace(level.load.arrivals)
+    cut = 0 if is_whole else steadiness.transient([seconds for _, seconds in latencies])
     begins = latencies[cut][0] if cut else level.started
     kept = [record for record in in_order if record.sent >= begins]
     samples = [record.outcome for record in kept if isinstance(record.outcome, RequestSample)]
@@ -95,6 +109,7 @@ def measured_level_result(scenario: str, level: LevelOutcome, spec: BenchmarkSpe
         samples=samples,
         error_codes=Counter(failed_request.code for failed_request in failed),
         failed=failed,
+        batch_size=spec.batch_size,
     )
     mean_seconds = result.stats.e2e_latency.mean if result.stats.e2e_latency else 0.0
     steady = Steadiness(
@@ -133,16 +148,54 @@ def _duration_seconds(
     return max(ends) - begins
 
 
+def with_client_lag(level: LevelResult, lags: Iterable[float]) -> LevelResult:
+    """Return the level of another process, as late as this one was meanwhile, at each wake."""
+    lag = distribution(WAKES_OF_ANOTHER * seconds for seconds in lags)
+    if lag is None:
+        return level
+    lagging = msgspec.structs.replace(
+        level, client_lag_p99_seconds=lag.p99, client_lag_mean_seconds=lag.mean
+    )
+    is_new = LevelMark.CLIENT_LIMITED not in level.marks and _is_client_limited(lagging)
+    marks = (*level.marks, LevelMark.CLIENT_LIMITED) if is_new else level.marks
+    return msgspec.structs.replace(lagging, marks=marks)
+
+
+def with_littles_law(level: LevelResult) -> LevelResult:
+    """Return a closed loop of another process, marked where its rate does not fit its latency, as
+    where a tool counts its start and its end.
+    """
+    spread = level.stats.e2e_latency
+    if level.arrivals is not None or spread is None or level.num_error_requests:
+        return level
+    error = steadiness.little_error(level.num_concurrency, level.requests_per_second, spread.mean)
+    steady = msgspec.structs.replace(level.steadiness or Steadiness(), little_error=error)
+    is_off = error is not None and error > steadiness.MAX_ERROR
+    marks = (*level.marks, LevelMark.LITTLES_LAW) if is_off else level.marks
+    return msgspec.structs.replace(level, steadiness=steady, marks=marks)
+
+
+def _first_answer(level: LevelResult) -> Distribution | None:
+    """Return the shortest times of a level, of which the load generator's own are most."""
+    return level.stats.ttft or level.stats.e2e_latency
+
+
+def _is_client_limited(level: LevelResult) -> bool:
+    first = _first_answer(level)
+    lag_seconds = level.client_lag_p99_seconds or 0.0
+    return first is not None and lag_seconds > MAX_CLIENT_SHARE * first.p99
+
+
 def _marks(level: LevelResult) -> list[LevelMark]:
     steady, marks = level.steadiness, []
     if steady is not None and abs(steady.drift or 0.0) > steadiness.MAX_ERROR:
         marks.append(LevelMark.NOT_STEADY)
     if steady is not None and (steady.little_error or 0.0) > steadiness.MAX_ERROR:
         marks.append(LevelMark.LITTLES_LAW)
-    first = level.stats.ttft
+    first = _first_answer(level)
     if first is not None:
         limit_seconds = MAX_CLIENT_SHARE * first.p99
-        if (level.client_lag_p99_seconds or 0.0) > limit_seconds:
+        if _is_client_limited(level):
             marks.append(LevelMark.CLIENT_LIMITED)
         if level.arrivals is not None and (level.lateness_p99_seconds or 0.0) > limit_seconds:
             marks.append(LevelMark.SENT_LATE)

@@ -19,6 +19,7 @@ _MICROSECONDS: Final = 1_000_000
 _WIDTH: Final = 4  # bytes of each value
 _COLUMNS: Final = 5
 _COLUMNS_OF_TURNS: Final = 6
+_COLUMNS_OF_PIECES: Final = 7
 
 
 class RequestRow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -30,6 +31,7 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     num_output_tokens: int | None = None
     error: str | None = None
     turn: int | None = None
+    num_first_tokens: int = 1
 
 
 class DamagedColumns(StewardError):
@@ -47,8 +49,11 @@ def pack_requests(rows: Sequence[RequestRow], one_in: int = 1) -> RequestColumns
         [_whole(row.num_output_tokens) for row in rows],
         [_whole(numbers.get(row.error) if row.error is not None else None) for row in rows],
     ]
-    if any(row.turn is not None for row in rows):
+    has_pieces = any(row.num_first_tokens > 1 for row in rows)
+    if has_pieces or any(row.turn is not None for row in rows):
         columns.append([_whole(row.turn) for row in rows])
+    if has_pieces:
+        columns.append([_whole(row.num_first_tokens) for row in rows])
     return RequestColumns(
         count=len(rows),
         packed=zlib.compress(b"".join(map(_planes, columns))),
@@ -63,14 +68,16 @@ def unpack_requests(columns: RequestColumns) -> list[RequestRow]:
     width = _WIDTH * count
     try:
         inflater = zlib.decompressobj()
-        raw = inflater.decompress(columns.packed, _COLUMNS_OF_TURNS * width + 1)
-        if len(raw) not in (_COLUMNS * width, _COLUMNS_OF_TURNS * width) or not inflater.eof:
+        raw = inflater.decompress(columns.packed, _COLUMNS_OF_PIECES * width + 1)
+        sizes = [count * width for count in range(_COLUMNS, _COLUMNS_OF_PIECES + 1)]
+        if len(raw) not in sizes or not inflater.eof:
             raise DamagedColumns(
-                f"expected {_COLUMNS} or {_COLUMNS_OF_TURNS} columns of {count} requests, found "
+                f"expected {_COLUMNS} to {_COLUMNS_OF_PIECES} columns of {count} requests, found "
                 f"{len(raw)} bytes or more"
             )
         values = [_values(raw[at : at + width]) for at in range(0, len(raw), width or 1)]
         values += [(_UNKNOWN,) * count] * (_COLUMNS_OF_TURNS - len(values))
+        values += [(1,) * count] * (_COLUMNS_OF_PIECES - len(values))
         return [
             RequestRow(
                 ttft=ttft / _MICROSECONDS if ttft != _UNKNOWN else None,
@@ -79,8 +86,11 @@ def unpack_requests(columns: RequestColumns) -> list[RequestRow]:
                 num_output_tokens=tokens_out if tokens_out != _UNKNOWN else None,
                 error=codes[error] if error != _UNKNOWN else None,
                 turn=turn if turn != _UNKNOWN else None,
+                num_first_tokens=first_tokens,
             )
-            for ttft, e2e, tokens_in, tokens_out, error, turn in zip(*values, strict=True)
+            for ttft, e2e, tokens_in, tokens_out, error, turn, first_tokens in zip(
+                *values, strict=True
+            )
         ]
     except (zlib.error, IndexError) as error:
         raise DamagedColumns(f"expected columns of {count} requests: {error}") from error

@@ -17,6 +17,7 @@ from shared.benchmarks.quality.prompts import PROMPTS
 from shared.benchmarks.tools.adapter import Target
 from shared.benchmarks.traffic import NUMERIC_PARAMETERS, OWNED_PARAMETERS
 from shared.errors import RefusedError
+from shared.paths import find_below
 
 ANSWER_TIMEOUT_SECONDS: Final = 60.0
 MAX_ANSWER_CHARACTERS: Final = 4000
@@ -53,6 +54,7 @@ async def probe_quality(
         base_url=target.base_url,
         model_name=target.model_name,
         api_key=target.api_key,
+        certificate=target.certificate,
         parameters=kept,
     ) as server:
 
@@ -90,7 +92,10 @@ def read_questions(probe: QualityProbe, roots: tuple[Path, ...]) -> list[Questio
     name = probe.accuracy_file
     if name is None:
         return []
-    path = _locate(name, roots)
+    path = find_below(name, roots)
+    if path is None:
+        where = ", ".join(map(str, roots)) or "a model root"
+        raise _refusal(f"expected a file inside {where}, found no {name!r}")
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
@@ -115,20 +120,6 @@ def read_questions(probe: QualityProbe, roots: tuple[Path, ...]) -> list[Questio
     if not 1 <= len(questions) <= MAX_QUESTIONS:
         raise _refusal(f"expected 1 to {MAX_QUESTIONS} questions in {name!r}, got {len(questions)}")
     return questions
-
-
-def _locate(name: str, roots: tuple[Path, ...]) -> Path:
-    for root in roots:
-        base = root.resolve()
-        try:
-            path = (base / name).resolve()
-            if path.is_relative_to(base) and path.is_file():
-                return path
-        except (OSError, ValueError, RuntimeError):  # the last for links in a circle
-            continue
-    raise _refusal(
-        f"expected a file inside {', '.join(map(str, roots)) or 'a model root'}, found no {name!r}"
-    )
 
 
 def _refusal(message: str) -> RefusedError:

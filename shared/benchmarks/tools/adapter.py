@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool
 from shared.errors import StewardError
@@ -80,15 +80,36 @@ class Target:
     """The server under load. `base_url` is without `/v1`.
 
     `model` is where this host finds what is served: a folder, a GGUF file or a hub's name; None if
-    unknown. `api_key` is shown to the server and written nowhere; `hub_token` is for tokenizers, in
-    place of this process's HF_TOKEN.
+    unknown. `certificate` is a file with the one certificate that the server may show; None: what
+    the system trusts. `api_key` is shown to the server and written nowhere; `hub_token` is for
+    tokenizers, in place of this process's HF_TOKEN.
     """
 
     base_url: str
     model_name: str
     model: str | None = None
+    certificate: Path | None = None
     api_key: str | None = field(default=None, repr=False)
     hub_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadFiles:
+    """What a load is made of: `prompts` of a dataset, by `shared.benchmarks.prompts`, sessions of a
+    `trace`, by `shared.benchmarks.traced`. None: there is none.
+    """
+
+    prompts: Path | None = None
+    trace: Path | None = None
+
+    def remove(self) -> None:
+        """Remove them, as attempts are kept for long, and these may be large."""
+        for path in (self.prompts, self.trace):
+            if path is not None:
+                path.unlink(missing_ok=True)
+
+
+NO_FILES: Final = LoadFiles()
 
 
 class Adapter(Protocol):
@@ -112,6 +133,7 @@ class Adapter(Protocol):
         *,
         directory: Path,
         on_progress: ProgressCallback | None = None,
+        files: LoadFiles = NO_FILES,
     ) -> BenchmarkResult:
         """Run every scenario at every concurrency, one level after the other.
 

@@ -1,7 +1,6 @@
 """Where a tool that is no part of the platform is installed: in an environment of its own."""
 
 import hashlib
-import lzma
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from shared.paths import tools_directory
+from shared.paths import read_lock, tools_directory
 
 PythonVersion = tuple[int, int]
 
@@ -27,7 +26,8 @@ class Tool:
     """What is installed under `name`, which is its program's as well.
 
     It runs on Pythons from the first of `pythons` on, before the second. `variable` may name
-    another program, and `install_hint` says how to install this one.
+    another program, and `install_hint` says how to install this one. With `version_argument` the
+    program says its version.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Tool:
     variable: str
     pythons: tuple[PythonVersion, PythonVersion]
     install_hint: str
+    version_argument: str = "--version"
 
     def find_program(self, environ: Mapping[str, str] = os.environ) -> Path | None:
         """The program to run: the one that the variable names, else our own installation."""
@@ -104,9 +105,3 @@ class Environment:
 def lock_digest(lock_path: Path) -> str:
     """The digest of the packages that this release asks for."""
     return hashlib.sha256(read_lock(lock_path)).hexdigest()
-
-
-def read_lock(lock_path: Path) -> bytes:
-    """Return a lock; a wheel has it compressed beside the path, since most of it is hashes."""
-    packed = lock_path.with_name(f"{lock_path.name}.xz")
-    return lzma.decompress(packed.read_bytes()) if packed.is_file() else lock_path.read_bytes()

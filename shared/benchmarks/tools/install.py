@@ -19,10 +19,9 @@ from shared.benchmarks.tools.environment import (
     Receipt,
     Tool,
     lock_digest,
-    read_lock,
 )
 from shared.errors import StewardError
-from shared.paths import make_directory, write_atomically
+from shared.paths import make_directory, read_lock, write_atomically
 
 PYTHON_NAMES: Final = ("python3.13", "python3.12", "python3.11", "python3.10", "python3")
 INSTALL_SECONDS: Final = 1800.0
@@ -178,7 +177,7 @@ def _run(argv: Sequence[str]) -> None:
 def _version_of(environment: Environment) -> str:
     try:
         completed = subprocess.run(
-            [environment.program, "--version"],
+            [environment.program, environment.tool.version_argument],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -1,22 +1,31 @@
 """Benchmarks by a program that is installed beside the platform."""
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
-from shared.benchmarks.chat_server import ChatServer, ServedModel
+from shared.benchmarks.chat_answers import ServedModel
+from shared.benchmarks.chat_server import ChatServer
+from shared.benchmarks.client_lag import LagLog
 from shared.benchmarks.levels.level_choice import metrics_of
+from shared.benchmarks.levels.measured_level import with_client_lag, with_littles_law
+from shared.benchmarks.prompts import read_prompts
 from shared.benchmarks.tools.adapter import (
+    NO_FILES,
     BenchmarkFailed,
+    LoadFiles,
     ProgressCallback,
     ServerGone,
     Target,
     server_gone,
 )
 from shared.benchmarks.tools.environment import Tool
-from shared.benchmarks.traffic import request_parameters
+from shared.benchmarks.tools.spec_check import preflight_size
+from shared.benchmarks.traced import NO_TRACE, TracedLoad, read_trace
+from shared.benchmarks.traffic import PromptText, request_parameters
 from shared.paths import make_directory
 
 
@@ -31,8 +40,13 @@ class Session(ABC):
     server: ChatServer
     directory: Path
     on_progress: ProgressCallback | None
+    texts: tuple[PromptText, ...] = ()
+    trace: TracedLoad = NO_TRACE
     levels: list[LevelResult] = field(default_factory=list)
+    lags: LagLog = field(default_factory=LagLog)
     tool_version: str = "unknown"
+    pieces_tokens: int = 1  # of an answer's first piece, as seen before the load
+    tokens_per_word: float = 1.0  # of a prompt, as the server counted the first one
     _is_simulated: bool = False
     _started_at: float = field(default_factory=time.perf_counter)
 
@@ -40,12 +54,20 @@ class Session(ABC):
     async def measure(self) -> None:
         """Measure every level. Raises ServerGone if the server stops answering."""
 
+    def with_lag(self, level: LevelResult) -> LevelResult:
+        """Return the level with how late this host was meanwhile, and whether its rate fits."""
+        lags = self.lags.between(level.started_at, level.finished_at)
+        return with_client_lag(with_littles_law(level), lags)
+
     async def check_model(self) -> ServedModel:
         """Return the served model, once the server has proved that it can be measured."""
         await self.server.check_health()
         model = await self.server.find_model()
         self._is_simulated = model.simulated
-        await self.server.check_completion(self.spec.max_time_per_level_seconds)
+        size = preflight_size(self.spec)
+        sample = await self.server.check_answer(self.spec.max_time_per_level_seconds, size)
+        self.pieces_tokens = sample.num_first_tokens
+        self.tokens_per_word = sample.num_input_tokens / size.num_input_tokens
         return model
 
     def result(self) -> BenchmarkResult:
@@ -87,6 +109,7 @@ class InstalledTool(ABC):
         *,
         directory: Path,
         on_progress: ProgressCallback | None = None,
+        files: LoadFiles = NO_FILES,
     ) -> BenchmarkResult:
         """Run as `Adapter.run` does; what the program wrote stays in `directory`.
 
@@ -101,7 +124,8 @@ class InstalledTool(ABC):
             base_url=target.base_url,
             model_name=target.model_name,
             api_key=target.api_key,
-            parameters=request_parameters(spec.additional_params),
+            certificate=target.certificate,
+            parameters=request_parameters(spec.additional_params, spec.modality),
         ) as server:
             session = self.session(
                 label=self.label,
@@ -111,6 +135,9 @@ class InstalledTool(ABC):
                 server=server,
                 directory=directory,
                 on_progress=on_progress,
+                texts=await asyncio.to_thread(read_prompts, files.prompts),
+                trace=await asyncio.to_thread(read_trace, files.trace),
             )
-            await session.measure()
+            async with session.lags.running():
+                await session.measure()
             return session.result()

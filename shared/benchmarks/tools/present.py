@@ -1,14 +1,25 @@
 """Which tools there are, and which of them this host has."""
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool
 from shared.benchmarks.aiperf.adapter import AIPerf
 from shared.benchmarks.builtin.generator import Builtin
+from shared.benchmarks.fingerprint import read_engine_facts, read_load_host
 from shared.benchmarks.genai_bench.adapter import GenaiBench
-from shared.benchmarks.tools.adapter import Adapter, ProgressCallback, Target
+from shared.benchmarks.tools.abilities import list_unserved
+from shared.benchmarks.tools.adapter import (
+    NO_FILES,
+    Adapter,
+    LoadFiles,
+    ProgressCallback,
+    Target,
+)
 
 ADAPTERS: Final[Mapping[BenchmarkTool, Adapter]] = {
     adapter.label: adapter for adapter in (GenaiBench(), Builtin(), AIPerf())
@@ -20,9 +31,12 @@ def list_installed_tools() -> tuple[BenchmarkTool, ...]:
     return tuple(label for label, adapter in ADAPTERS.items() if adapter.missing() is None)
 
 
-def chosen_tool(requested: BenchmarkTool) -> BenchmarkTool:
-    """Return the tool that runs here for the requested one, which may be `auto`."""
-    return list_installed_tools()[0] if requested is BenchmarkTool.AUTO else requested
+def choose_tool(spec: BenchmarkSpec) -> BenchmarkTool:
+    """Return the tool that runs here for the requested one; for `auto` the first that can."""
+    if spec.tool is not BenchmarkTool.AUTO:
+        return spec.tool
+    able = (tool for tool in list_installed_tools() if not list_unserved(spec, tool))
+    return next(able, BenchmarkTool.BUILTIN)
 
 
 async def run_benchmark(
@@ -31,7 +45,13 @@ async def run_benchmark(
     *,
     directory: Path,
     on_progress: ProgressCallback | None = None,
+    files: LoadFiles = NO_FILES,
 ) -> BenchmarkResult:
     """Run the benchmark with the tool that it names. Raises what `Adapter.run` does."""
-    adapter = ADAPTERS[chosen_tool(spec.tool)]
-    return await adapter.run(spec, target, directory=directory, on_progress=on_progress)
+    adapter = ADAPTERS[choose_tool(spec)]
+    host = await asyncio.to_thread(read_load_host)
+    engine = await read_engine_facts(target)
+    result = await adapter.run(
+        spec, target, directory=directory, on_progress=on_progress, files=files
+    )
+    return replace(result, load_host=host, engine=engine)

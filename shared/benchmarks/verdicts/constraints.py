@@ -26,27 +26,33 @@ _SECONDS: Final = {"us": 1e6, "ms": 1e3, "s": 1.0}
 _SHARE: Final = {"": 1.0, "%": 100.0}
 _TOKENS: Final = {"": 1.0, "tok/s": 1.0, "tokens/s": 1.0}
 _REQUESTS: Final = {"": 1.0, "/s": 1.0, "req/s": 1.0}
+_ITEMS: Final = {"": 1.0, "/s": 1.0, "items/s": 1.0}
 
 
 class Metric(Struct, frozen=True, kw_only=True):
     """`spread` is the distribution of a level that statistics are of; without one it is a figure of
-    the level as a whole.
+    the level as a whole. `has_tokens`: whether it is of answers that come token by token, or of
+    those that do not; None: of both.
     """
 
     units: Mapping[str, float]
     spread: str | None = None
+    has_tokens: bool | None = None
     value: Callable[[LevelResult], float | None] = lambda _: None
 
 
 METRICS: Final[Mapping[str, Metric]] = {
-    "ttft": Metric(units=_SECONDS, spread="ttft"),
-    "tpot": Metric(units=_SECONDS, spread="tpot"),
+    "ttft": Metric(units=_SECONDS, spread="ttft", has_tokens=True),
+    "tpot": Metric(units=_SECONDS, spread="tpot", has_tokens=True),
     "e2e": Metric(units=_SECONDS, spread="e2e_latency"),
     "error_rate": Metric(units=_SHARE, value=lambda level: level.error_rate),
     "goodput": Metric(units=_SHARE),
     "requests": Metric(units=_REQUESTS, value=lambda level: level.requests_per_second),
+    "items": Metric(units=_ITEMS, has_tokens=False, value=lambda level: level.items_per_second),
     "output_throughput": Metric(
-        units=_TOKENS, value=lambda level: level.mean_output_throughput_tokens_per_s
+        units=_TOKENS,
+        has_tokens=True,
+        value=lambda level: level.mean_output_throughput_tokens_per_s,
     ),
     "total_throughput": Metric(
         units=_TOKENS, value=lambda level: level.mean_total_tokens_throughput_tokens_per_s
@@ -207,11 +213,16 @@ def excess_of(verdict: SloVerdict | None) -> float:
     return max(worst_excess(verdict.constraints), of_answers)
 
 
+def find_missed(verdict: SloVerdict | None) -> list[ConstraintCheck]:
+    """Return the checks that failed, and those of what was not measured."""
+    return [check for check in verdict.constraints if check.excess != 0] if verdict else []
+
+
 def missed_text(verdict: SloVerdict | None) -> str:
     """`ttft:p99<300ms by 37 % at D(100,100) at concurrency 8, ...`."""
     if verdict is None:
         return ""
-    missed = [_miss_text(check) for check in verdict.constraints if check.excess != 0]
+    missed = [_miss_text(check) for check in find_missed(verdict)]
     if verdict.quality is not None and verdict.quality.excess:
         missed.append(f"the baseline's answers: {quality_text(verdict.quality)}")
     return ", ".join(missed)
@@ -341,4 +352,4 @@ def _goodput(constraints: Sequence[Constraint], load: LevelResult) -> float | No
 def _tpot(row: RequestRow) -> float | None:
     if row.ttft is None or row.e2e_latency is None:
         return None
-    return tpot_of(row.e2e_latency - row.ttft, row.num_output_tokens or 0)
+    return tpot_of(row.e2e_latency - row.ttft, row.num_output_tokens or 0, row.num_first_tokens)

@@ -58,6 +58,11 @@ def score(objective: Objective, metrics: BenchmarkMetrics) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
+def compute_error_percent(predicted: float, measured: float) -> float:
+    """Return by how many percent of what was measured a prediction was off."""
+    return 100 * abs(predicted - measured) / abs(measured) if measured else math.inf
+
+
 def goals_of(objectives: Sequence[Objective], metrics: BenchmarkMetrics) -> tuple[float, ...]:
     """A number for each objective that is to be small; infinite where nothing was measured."""
     scores = [(objective, score(objective, metrics)) for objective in objectives]

@@ -16,7 +16,7 @@ def score_experiments(experiments: Sequence[ExperimentView]) -> dict[int, Scored
     ]
     other_settings_by_ordinal = other_settings(
         {experiment.ordinal: experiment.run for experiment in succeeded},
-        (experiment.parameters for experiment in experiments),
+        (experiment.parameters for experiment in succeeded),
     )
     return {
         experiment.ordinal: Scored(

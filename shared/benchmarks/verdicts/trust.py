@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from schemas.task.trust import FrontMember, GoalStanding, TrustVerdict
+from shared.benchmarks.verdicts.engines import engine_lines
 
 SHOWN: Final = 3  # configurations that a sentence names
 
@@ -52,6 +53,7 @@ def trust_lines(trust: TrustVerdict) -> Iterator[str]:
             f"Noise floor {_percent(trust.noise_floor_percent)}: 19 of 20 pairs of runs of the "
             "same configuration differ by less."
         )
+    yield from engine_lines(trust)
     for doubt, ordinals in _by_text((s.undecided_because, s.ordinal) for s in trust.undecided):
         yield f"Not decided against {_experiments(ordinals)}: {doubt}."
     if trust.improvement_percent is not None:

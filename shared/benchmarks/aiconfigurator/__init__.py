@@ -1,0 +1,1 @@
+"""AIConfigurator predicts what an engine does on a GPU; it is asked in its own environment."""

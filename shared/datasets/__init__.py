@@ -1,0 +1,1 @@
+"""Datasets of prompts: fetched, read within bounds, and selected."""

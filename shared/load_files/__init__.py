@@ -1,0 +1,1 @@
+"""What a load is made of: files that are fetched, and made into what its tools send."""
