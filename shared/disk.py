@@ -34,13 +34,21 @@ class DiskRoom:
 
 def room_at(path: Path) -> DiskRoom:
     """The room of the file system that holds `path`, or will. Raises OSError."""
-    usage = os.statvfs(next(directory for directory in (path, *path.parents) if directory.exists()))
+    usage = _usage_of(path)
     return DiskRoom(
         path,
         free_bytes=usage.f_bavail * usage.f_frsize,
         total_bytes=usage.f_blocks * usage.f_frsize,
         has_free_files=usage.f_files == 0 or usage.f_favail > 0,
     )
+
+
+def _usage_of(path: Path) -> os.statvfs_result:
+    """Ask the kernel at once: requests do, each of them, and the directory is there."""
+    try:
+        return os.statvfs(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return _usage_of(path.parent)
 
 
 def is_full(path: Path) -> bool:

@@ -1,6 +1,6 @@
 """The errors that decide what happens to a message: refuse it, retry it, or give it up."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
@@ -92,6 +92,24 @@ class Mistakes:
     def refusal(self) -> RefusedError:
         """Return all that were collected as one; there is one at least."""
         return together(self._refusals)
+
+
+@contextmanager
+def rename_paths(find_path: Callable[[str | None, str], str | None]) -> Iterator[None]:
+    """Have a refusal, and all mistakes in it, name another path, by path and message."""
+    try:
+        yield
+    except RefusedError as error:
+        mistakes = [
+            {**mistake, "path": find_path(mistake["path"], mistake["message"])}
+            for mistake in error.details.get(MISTAKES, ())
+        ]
+        raise RefusedError(
+            error.code,
+            error.message,
+            path=find_path(error.path, error.message),
+            details={**error.details, MISTAKES: mistakes} if mistakes else error.details,
+        ) from None
 
 
 def shorten(text: str, longest: int = MAX_MESSAGE) -> str:

@@ -5,14 +5,14 @@ import os
 import re
 from uuid import UUID
 
-import uuid_utils.compat
+import uuid6
 
 _TOKEN_CHARACTERS = 128
 
 
 def new_id() -> UUID:
     """A UUIDv7; ids made later by one process sort later."""
-    return uuid_utils.compat.uuid7()
+    return UUID(int=uuid6.uuid7().int)  # its own subclass is none that msgspec encodes
 
 
 def node_token(name: str) -> str:

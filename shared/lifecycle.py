@@ -8,7 +8,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from shared.paths import DataDirectory, lock_file
 
 READY_FILE_VARIABLE: Final = "GPUSTEWARD_READY_FILE"
 PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+PR_SET_CHILD_SUBREAPER: Final = 36
 
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -48,13 +49,38 @@ def dying_with_parent(death_signal: signal.Signals = signal.SIGKILL) -> Callable
     return partial(die_with_parent, death_signal, parent_pid=os.getpid())
 
 
+@contextlib.contextmanager
+def adopting_orphans() -> Iterator[None]:
+    """Become the parent of every descendant that loses its own one meanwhile. Linux alone.
+
+    Kept short: who is adopted by chance is a zombie when it has ended, as nobody waits for it.
+    """
+    _set_subreaper(is_one=True)
+    try:
+        yield
+    finally:
+        _set_subreaper(is_one=False)
+
+
+def _set_subreaper(*, is_one: bool) -> None:
+    if _libc is None or _libc.prctl(PR_SET_CHILD_SUBREAPER, int(is_one), 0, 0, 0) != 0:
+        raise OSError("expected a kernel that has subreapers, found none")
+
+
 def give_back_memory() -> None:
     """Return to the kernel what start-up has freed, for a process that is to stay small.
 
     Modules that were just imported leave megabytes behind that the C library would keep; only glibc
-    can be told.
+    can be told. In a fork of a process that was frozen for that, shared pages would be copied.
     """
+    if gc.get_freeze_count() > 0:
+        return
     gc.collect()
+    trim_heap()
+
+
+def trim_heap() -> None:
+    """Return to the kernel what has been freed, where it is whole pages."""
     trim = getattr(_libc, "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -2,8 +2,9 @@
 
 import contextlib
 import fcntl
+import lzma
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,29 @@ DEFAULT_NATS_PORT: Final = 4222
 DOCKER_SOCKET: Final = Path("/var/run/docker.sock")
 ROOT_STATE_DIR: Final = Path("/var/lib/gpusteward")
 SOURCE_ROOT: Final = Path(__file__).resolve().parents[1]  # holds schemas, services and shared
+# A wheel has its lock files in one archive, a JSON object by path: they are hashes, and share most.
+PACKED_LOCKS: Final = SOURCE_ROOT / "shared" / "locks.json.xz"
+
+
+def find_below(name: str, roots: Iterable[Path]) -> Path | None:
+    """Return the file of this name below the first root that has it; None outside of all."""
+    for root in roots:
+        base = root.resolve()
+        try:
+            path = (base / name).resolve()
+            if path.is_relative_to(base) and path.is_file():
+                return path
+        except (OSError, ValueError, RuntimeError):  # the last for links in a circle
+            continue
+    return None
+
+
+def read_lock(path: Path) -> bytes:
+    """Return a lock file of the source tree, which a wheel has in its archive alone."""
+    if path.is_file():
+        return path.read_bytes()
+    locks: dict[str, str] = msgspec.json.decode(lzma.decompress(PACKED_LOCKS.read_bytes()))
+    return locks[path.relative_to(SOURCE_ROOT).as_posix()].encode()
 
 
 def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:

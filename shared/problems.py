@@ -33,14 +33,16 @@ def explain_validation_error(
     """The path of the offending field and a sentence with what was expected there.
 
     `type_` is what was decoded into. The path is None where the input as a whole cannot be read; a
-    missing or unknown field is named by its own path. A value of a mapping is named by its key if
+    missing or unknown field is named by its own path, and so is one at whose place in its struct a
+    `__post_init__` ends its text, as in "- at `$.url`". A value of a mapping is named by its key if
     the JSON is given as `text_decoded`, else as `[...]`.
     """
     text = str(error)
     if not isinstance(error, msgspec.ValidationError):
         return None, text
     place = _PLACE.search(text)
-    path = place["path"] if place else "$"
+    inner_first = place["path"].split("` - at `") if place else []
+    path = "$" + "".join(part.removeprefix("$") for part in reversed(inner_first))
     sentence = text[: place.start()] if place else text
     is_key = place is not None and "`key` in" in place.group()
     options = _keys_at(type_, path) if is_key else _types_at(type_, path)

@@ -12,12 +12,15 @@ from msgspec.structs import replace
 from schemas.task.benchmark import BenchmarkSpec
 from shared.benchmarks.chat_server import ChatServer
 from shared.benchmarks.document import read_spec
+from shared.benchmarks.experiment_metrics import with_gpus
 from shared.benchmarks.levels.request_columns import without_requests
-from shared.benchmarks.metrics import with_gpus
 from shared.benchmarks.tools.adapter import ProgressCallback, Target
 from shared.benchmarks.tools.present import run_benchmark
 from shared.client.watch import Watch
+from shared.datasets.hosts import AllowedHosts
 from shared.errors import StewardError
+from shared.load_files.places import own_places
+from shared.load_files.preparation import fetch_files, prepare_files
 from shared.waiting import within
 
 LEVEL_SLACK_SECONDS: Final = 180.0
@@ -35,6 +38,7 @@ async def run_benchmark_job(
     api_key: str | None = None,
     directory: Path | None = None,
     on_progress: ProgressCallback | None = None,
+    hosts: AllowedHosts | None = None,
 ) -> dict[str, Any]:
     """Benchmark the OpenAI-compatible server at `endpoint_url`, watching GPUs meanwhile.
 
@@ -42,7 +46,8 @@ async def run_benchmark_job(
     that is served is meant. The result is the benchmark's (`tool`, `levels`, `metrics`, ...) with
     `gpu_monitoring`: what `stop_monitoring` returns of the node's GPUs, only those of `gpu_indices`
     if given. It is None where no platform could watch them, and `gpu_monitoring_missing` says why.
-    Throughput per GPU is that of `gpu_indices`.
+    Throughput per GPU is that of `gpu_indices`. A `path` of a dataset or trace is of this host,
+    a `url` of one of `hosts`.
     The tool's files stay in `directory`, if one is given.
 
     Raises RefusedError for a spec that cannot be, UnsupportedTraffic for what the tool cannot
@@ -55,12 +60,17 @@ async def run_benchmark_job(
     watch = await _start(spec, node_id) if monitor else "nobody asked to watch GPUs"
     try:
         with tempfile.TemporaryDirectory(prefix="gpusteward-bench-") as temporary:
+            files = Path(temporary) / "files"
+            fetched = await fetch_files(spec, own_places(files, hosts or AllowedHosts()))
+            load = await prepare_files(spec, fetched, target, files)
             result = await run_benchmark(
                 replace(spec, model_name=model_name),
                 target,
-                directory=directory or Path(temporary),
+                directory=directory or Path(temporary) / "run",
                 on_progress=on_progress,
+                files=load.files,
             )
+            result = replace(result, dataset=load.dataset, trace=load.trace)
     except BaseException:
         if isinstance(watch, Watch):
             # What was seen is lost; the agent ends the monitoring by itself.

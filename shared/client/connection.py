@@ -201,6 +201,8 @@ class GatewayConnection:
                 params=request.query,
                 headers=request.headers,
                 timeout=aiohttp.ClientTimeout(total=limit_seconds),
+                # A file that is too large is refused before it is sent.
+                expect100=isinstance(request.body, Path),
             ) as response:
                 content = await response.read()
                 status = response.status

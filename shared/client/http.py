@@ -22,13 +22,14 @@ from schemas.scheduler.reservations import ReservationState
 from schemas.scheduler.views import (
     AvailabilityView,
     DecisionList,
-    DriftList,
     EstimateView,
     Explanation,
     Replay,
     ReservationView,
 )
 from shared.client.archives import ArchiveClient
+from shared.client.comparison import ComparisonClient
+from shared.client.datasets import DatasetClient
 from shared.client.nodes import NodeClient
 from shared.client.presets import PresetClient
 from shared.client.reports import ReportClient
@@ -48,7 +49,15 @@ class _Stored(msgspec.Struct):
 
 
 class StewardClient(
-    ArchiveClient, NodeClient, PresetClient, ReportClient, SecretClient, StreamClient, TokenClient
+    ArchiveClient,
+    ComparisonClient,
+    DatasetClient,
+    NodeClient,
+    PresetClient,
+    ReportClient,
+    SecretClient,
+    StreamClient,
+    TokenClient,
 ):
     """Talks to one gateway; what `GatewayConnection` says of time-outs and errors holds here."""
 
@@ -131,8 +140,7 @@ class StewardClient(
         """Experiments of a task, or of all, newest task first; all of them without a `limit`.
 
         With a `node_id` only those with an attempt on it; a task's are all in one namespace. Those
-        of archived tasks only with their `task_id`, or `archived`. Without `monitoring` answered
-        faster.
+        of archived tasks only with their `task_id`, or `archived`. Faster without `monitoring`.
         """
         parameters: dict[str, object] = {
             "state": tuple(states),
@@ -384,10 +392,3 @@ class StewardClient(
             limit=limit,
             reservation_id=reservation_id,
         )
-
-    async def drifts(self, node_id: str | None = None, *, ended: bool = False) -> DriftList:
-        """List drifts, oldest first: where reserved, running and physically used GPUs disagree."""
-        drifts = await self.list_all(
-            endpoints.LIST_DRIFTS, lambda page: page.drifts, node_id=node_id, ended=ended
-        )
-        return DriftList(drifts=drifts)

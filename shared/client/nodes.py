@@ -6,8 +6,10 @@ from uuid import UUID
 from schemas.errors import Accepted
 from schemas.gateway import endpoints
 from schemas.gateway.joining import NodeCredentials, NodeInvitation
+from schemas.gateway.views import EventList
 from schemas.gpus.available_gpus import AvailableGpus
 from schemas.scheduler.namespaces import NamespaceList
+from schemas.scheduler.views import DriftList
 from schemas.telemetry.monitoring import AgentView, GpuDetail, MonitoringView
 from shared.client.connection import GatewayConnection
 from shared.ids import new_id
@@ -19,6 +21,14 @@ class NodeClient(GatewayConnection):
     async def agent(self, node_id: str) -> AgentView:
         """Return whether and how the node's GPUs can be read."""
         return await self.call(endpoints.GET_AGENT, node_id=node_id)
+
+    async def node_events(
+        self, node_id: str, *, before_id: int | None = None, limit: int = 100
+    ) -> EventList:
+        """List what happened on a node, newest first."""
+        return await self.call(
+            endpoints.LIST_NODE_EVENTS, node_id=node_id, before_id=before_id, limit=limit
+        )
 
     async def available_gpus(
         self, node_id: str, *, min_memory_mb: int | None = None, max_utilization: float = 50.0
@@ -167,3 +177,10 @@ class NodeClient(GatewayConnection):
         await self.call(
             endpoints.REMOVE_NODE, node_id=node_id, end_held=end_held, reason=reason or None
         )
+
+    async def drifts(self, node_id: str | None = None, *, ended: bool = False) -> DriftList:
+        """List drifts, oldest first: where reserved, running and physically used GPUs disagree."""
+        drifts = await self.list_all(
+            endpoints.LIST_DRIFTS, lambda page: page.drifts, node_id=node_id, ended=ended
+        )
+        return DriftList(drifts=drifts)

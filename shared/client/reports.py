@@ -14,6 +14,7 @@ from schemas.results.reports import (
     WaterfallView,
 )
 from schemas.scheduler.idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS
+from schemas.task.load_commands import ExperimentCommands
 from schemas.task.report import TaskReport
 from shared.client.connection import GatewayConnection
 
@@ -92,6 +93,10 @@ class ReportClient(GatewayConnection):
     async def waterfall(self, subject_id: UUID) -> WaterfallView:
         """Return where the GPU time of a task or an experiment went."""
         return await self.call(endpoints.GET_WATERFALL, subject_id=subject_id)
+
+    async def experiment_commands(self, experiment_id: UUID) -> ExperimentCommands:
+        """Read how to start an experiment's engine elsewhere, and send it the same loads."""
+        return await self.call(endpoints.GET_COMMANDS, experiment_id=experiment_id)
 
     async def task_report(self, task_id: UUID) -> TaskReport:
         """Return the report of a task."""

@@ -18,6 +18,7 @@ from schemas.gateway.sign_in import (
 from schemas.gateway.tokens import (
     AuditKind,
     AuditList,
+    AuditResult,
     LoginLink,
     MadeToken,
     Me,
@@ -85,12 +86,24 @@ class TokenClient(GatewayConnection):
         *,
         token_id: UUID | None = None,
         kind: AuditKind | None = None,
+        action: str | None = None,
+        result: AuditResult | None = None,
+        about: str | None = None,
         limit: int = 100,
         cursor: str | None = None,
     ) -> AuditList:
-        """Requests that were to change something, and sign-ins, newest first."""
+        """Requests that were to change something, and sign-ins, newest first; `action` names an
+        operation, `about` is a part of what was changed.
+        """
         return await self.call(
-            endpoints.LIST_CHANGES, token_id=token_id, kind=kind, limit=limit, cursor=cursor
+            endpoints.LIST_CHANGES,
+            token_id=token_id,
+            kind=kind,
+            action=action,
+            result=result,
+            about=about,
+            limit=limit,
+            cursor=cursor,
         )
 
     def export_changes(

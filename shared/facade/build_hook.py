@@ -1,5 +1,6 @@
 """Puts into a distribution what is no source: hatchling imports this while it builds."""
 
+import json
 import lzma
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +13,7 @@ COMPOSE: Final = "compose"
 BENCHMARKS: Final = "shared/benchmarks"
 # What the image is built by, which `gpusteward compose init` hands out.
 LOCKS: Final = ("requirements.lock", "requirements-image.lock")
+PACKED_LOCKS: Final = "shared/locks.json.xz"  # of shared.paths
 
 
 class DataIncluded(BuildHookInterface[Any]):
@@ -36,9 +38,9 @@ class DataIncluded(BuildHookInterface[Any]):
                 included[str(path)] = path.relative_to(root).as_posix()
         if is_wheel:
             included[str(root / COMPOSE)] = f"gpusteward/{COMPOSE}"
-            for name in LOCKS:
-                included[str(root / name)] = f"gpusteward/{COMPOSE}/{name}"
-            for lock in sorted((root / BENCHMARKS).glob("*/requirements.lock")):
-                packed = Path(self._packed.name) / f"{lock.parent.name}.xz"
-                packed.write_bytes(lzma.compress(lock.read_bytes(), preset=9))
-                included[str(packed)] = f"{lock.relative_to(root).as_posix()}.xz"
+            locks = [root / name for name in LOCKS]
+            locks += (root / BENCHMARKS).glob("*/requirements.lock")
+            texts = {lock.relative_to(root).as_posix(): lock.read_text() for lock in sorted(locks)}
+            packed = Path(self._packed.name) / "locks"
+            packed.write_bytes(lzma.compress(json.dumps(texts).encode(), preset=9))
+            included[str(packed)] = PACKED_LOCKS

@@ -97,7 +97,11 @@ OME_DEFINITION_RIGHTS: Final = tuple(
 )
 # In each namespace of engines, of the executor.
 SECRET_RIGHTS: Final = (
-    Right(Resource("v1", "secrets"), ("create",), tells="give engines the secrets that tasks name"),
+    Right(
+        Resource("v1", "secrets"),
+        ("create",),
+        tells="give engines their certificates, and the secrets that tasks name",
+    ),
 )
 KUEUE_RIGHTS: Final = (
     Right(Resource(KUEUE_VERSION, "workloads"), _WATCH, tells="why Kueue holds an engine back"),

@@ -12,7 +12,7 @@ from schemas.base import node_speaker
 from shared.errors import StewardError
 from shared.host_header import LOOPBACK_OF_WILDCARD
 from shared.ids import host_node_id
-from shared.lifecycle import DataDirectoryLock, forget_ready, notify_ready
+from shared.lifecycle import DataDirectoryLock, forget_ready, give_back_memory, notify_ready
 from shared.local_platform.bus_users import LOCAL_ADMIN, BusUsers
 from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.local_platform.fleet_quantum import quantum_environment
@@ -20,6 +20,7 @@ from shared.local_platform.own_certificates import HTTP_SERVER, NATS_SERVER, Own
 from shared.local_platform.platform_options import SERVICES, ClusterOptions, PlatformOptions
 from shared.local_platform.settings_check import settings_errors
 from shared.local_platform.supervisor.service import Child, ChildSpec
+from shared.local_platform.supervisor.service_launcher import ServiceLauncher
 from shared.local_platform.supervisor.supervisor import ChildState, Supervisor, marks_of
 from shared.local_platform.tokens import TOKENS_FILE_VARIABLE
 from shared.paths import DATA_DIR_VARIABLE, DataDirectory, Endpoint, python_path
@@ -35,6 +36,9 @@ POSTGRES_VARIABLE: Final = "GPUSTEWARD_POSTGRES_DSN"
 ADMIT_NODES_VARIABLE: Final = "GPUSTEWARD_SCHEDULER_ADMIT_NODES"
 # Longer than any service's own limit for what it does while stopping; the executor ends engines.
 STOP_TIMEOUT_SECONDS: Final[Mapping[str, float]] = {"executor": 30.0}
+
+# Half of what these import nobody shares; they do it beside each other instead.
+IMPORTING_THEMSELVES: Final = frozenset({"executor", "gateway"})
 
 CLUSTER_SERVICES: Final[Mapping[str, str]] = {"cluster": "cluster", "cluster-executor": "executor"}
 
@@ -140,9 +144,26 @@ class Platform:
 
     def environment(self) -> dict[str, str]:
         """Return the variables that every service gets, beside those of our own environment."""
+        url = self._nats_url()
+        return {**self._lasting_environment(), **({NATS_VARIABLE: url} if url is not None else {})}
+
+    def launcher(self) -> ServiceLauncher | None:
+        """Return the process that services are forked from; None where there is no such thing."""
+        if sys.platform != "linux":
+            return None
+        of_cluster = CLUSTER_SERVICES.values() if self.options.cluster is not None else ()
+        names = {*self.options.services, *of_cluster} - IMPORTING_THEMSELVES
+        return ServiceLauncher(
+            [f"services.{name}.app" for name in sorted(names)],
+            lambda: {**self._lasting_environment(), **marks_of(self.directory)},
+            log_path=self.directory.log_path("launcher"),
+        )
+
+    def _lasting_environment(self) -> dict[str, str]:
+        """The part of `environment` that is known before any server runs."""
         variables = {
             DATA_DIR_VARIABLE: str(self.directory.root),
-            NATS_VARIABLE: self._nats_url(),
+            NATS_VARIABLE: self.options.nats_url,
             "GPUSTEWARD_NODE_ID": self._node_id,
             "GPUSTEWARD_INSTALLATION_ID": str(self.directory.installation_id()),
             INSECURE_VARIABLE: "true" if self.options.is_insecure else None,
@@ -328,12 +349,14 @@ async def run_platform(
             if endpoint.api_url is not None:
                 lock.announce(endpoint.api_url)
             notify_ready()
+            give_back_memory()
             if on_started is not None:
                 on_started(endpoint)
 
         supervisor = Supervisor(
             platform.stages,
             directory,
+            launcher=platform.launcher(),
             on_change=on_change,
             on_started=announce,
             on_disk=on_disk,

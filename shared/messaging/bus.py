@@ -47,6 +47,7 @@ from shared.messaging.codec import (
     decoder_of,
     encode,
 )
+from shared.messaging.concurrent_requests import ConcurrentRequests
 from shared.messaging.routes import DurableRoute, Route, command_route, event_route, query_route
 from shared.messaging.senders import has_our_users, sign_command
 from shared.messaging.settlement import DeadLetter, Settlement
@@ -123,6 +124,10 @@ class Bus:
     replicas: StreamReplicas = field(default_factory=StreamReplicas)
     security: NatsSecurity | None = None
     durable_routes: list[DurableRoute] = field(default_factory=list, init=False)
+    _concurrent: list[tuple[ConcurrentRequests, DeadLetter]] = field(
+        default_factory=list, init=False
+    )
+    _jetstream: JetStreamContext | None = field(default=None, init=False)
     user: str | None = field(default=None, init=False)
     pull_inbox: bytes = field(default=INBOX_PREFIX, init=False)
 
@@ -165,6 +170,9 @@ class Bus:
     def include(self, routes: Sequence[Route], dead_letter: DeadLetter) -> None:
         """Add routes, and where their messages go that are given up; before `open`."""
         self.durable_routes += [route.durable for route in routes if route.durable is not None]
+        self._concurrent += [
+            (requests, dead_letter) for route in routes for requests in route.concurrent
+        ]
         handlers = [
             handler for route in routes for handler in (route.nats, route.signed) if handler
         ]
@@ -195,6 +203,16 @@ class Bus:
     async def start(self) -> None:
         """Subscribe the routes."""
         await self.broker.start()
+        await self.start_concurrent()
+
+    async def start_concurrent(self) -> None:
+        """Subscribe those routes that a started broker of FastStream has not subscribed."""
+        for requests, dead_letter in self._concurrent:
+            await requests.start(self.nats, dead_letter)
+
+    async def stop_concurrent(self) -> None:
+        """Unsubscribe them, and let what they serve end within 5 s."""
+        await asyncio.gather(*(requests.stop() for requests, _ in self._concurrent))
 
     async def flush(self) -> None:
         """Wait until the server knows of every subscription made so far; not while it is away."""
@@ -206,7 +224,9 @@ class Bus:
 
     async def close(self) -> None:
         """Unsubscribe, let running handlers end within 5 s, disconnect."""
+        await self.stop_concurrent()
         await self.broker.stop()
+        self._jetstream = None
 
     @property
     def nats(self) -> Client:
@@ -238,7 +258,9 @@ class Bus:
 
     @property
     def jetstream(self) -> JetStreamContext:
-        return self.nats.jetstream(timeout=STREAMS_TIMEOUT_SECONDS)
+        if self._jetstream is None:  # one for all events: it makes locks and queues of its own
+            self._jetstream = self.nats.jetstream(timeout=STREAMS_TIMEOUT_SECONDS)
+        return self._jetstream
 
     async def request(self, command: Command, *, timeout_seconds: float = 5.0) -> Reply:
         """Send a command and wait for its owner's answer. Raises UnavailableError without one."""

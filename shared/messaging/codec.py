@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from nats.aio.msg import Msg
 
 from schemas.base import Message, subject_for
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
@@ -74,8 +75,12 @@ class TypedCodec:
 
     async def decode(self, msg: Any) -> Any:
         """The message in `msg.body`."""
-        message = self._decode(msg.body)
-        check_subject(message, msg.raw_message.subject)
+        return self.decode_raw(msg.raw_message)
+
+    def decode_raw(self, raw: Msg) -> Any:
+        """The message that nats-py received."""
+        message = self._decode(raw.data)
+        check_subject(message, raw.subject)
         return message
 
     async def encode(self, msg: Any, serializer: Any = None) -> tuple[bytes, str | None]:  # noqa: ARG002  # protocol

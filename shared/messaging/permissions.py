@@ -40,6 +40,8 @@ from schemas.executor.engine_samples import EngineSampled
 from schemas.executor.logs import AttemptLogged, ReadLog
 from schemas.executor.ranks import GetRank, StartRank
 from schemas.executor.running import ListRunning
+from schemas.executor.servers import AskServer, ListServedModels
+from schemas.gateway.datasets import GetDatasetPiece
 from schemas.gateway.views import CustomEvent
 from schemas.gpus.available_gpus import ListAvailableGpus
 from schemas.gpus.mig import ChangeMig
@@ -53,6 +55,7 @@ from schemas.orchestrator.experiments import (
     SubmitTask,
     TaskEvent,
 )
+from schemas.orchestrator.leaders import ListLeaders
 from schemas.orchestrator.presets import (
     DeletePreset,
     GetPreset,
@@ -68,6 +71,7 @@ from schemas.orchestrator.secrets import (
     RotateSecretKey,
     SetSecret,
 )
+from schemas.orchestrator.uploads import ListUploadUses
 from schemas.orchestrator.views import (
     GetExperiment,
     GetTask,
@@ -167,10 +171,9 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     SavePresets: _CHANGERS,
     DeletePreset: _CHANGERS,
     # Over HTTP alone: what is sent there is audited, and in no command that anybody keeps.
-    SetSecret: {Role.GATEWAY},
-    RemoveSecret: {Role.GATEWAY},
-    RotateSecretKey: {Role.GATEWAY},
+    **{sent: {Role.GATEWAY} for sent in (SetSecret, RemoveSecret, RotateSecretKey, ListUploadUses)},
     OpenSecrets: _NODE,
+    GetDatasetPiece: _NODE,
     StartExperiment: _ORCHESTRATOR | _NODE,
     CancelExperiment: _ORCHESTRATOR | _NODE,
     StartRank: _NODE,
@@ -178,6 +181,8 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     SetBurst: _CHANGERS | {Role.RESULTS},
     SetPowerLimit: _ADMINS | _NODE,
     ChangeMig: _SCHEDULER,
+    AskServer: _CHANGERS,
+    ListServedModels: _CHANGERS,
     StartMonitoring: _CHANGERS,
     StopMonitoring: _CHANGERS,
     GetReservation: _READERS | _ORCHESTRATOR | _NODE,
@@ -201,6 +206,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
             ListTasks,
             GetExperiment,
             ListExperiments,
+            ListLeaders,
             ValidateTask,
             GetPreset,
             ListPresets,
@@ -227,7 +233,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     GetSummary: _READERS | _ORCHESTRATOR,
     GetGpuPrices: _READERS | _ORCHESTRATOR,
     ListNamespaces: _READERS | {Role.RESULTS},
-    GetSnapshot: _READERS | _SCHEDULER,
+    GetSnapshot: _READERS | _SCHEDULER | _ORCHESTRATOR,
     GetCluster: _READERS | _SCHEDULER,
     ClusterChanged: _READERS | _SCHEDULER | _NODE,
     ListRunning: _READERS | _SCHEDULER | _ORCHESTRATOR | _NODE,

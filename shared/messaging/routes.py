@@ -13,6 +13,7 @@ from nats.js.api import ConsumerConfig, DeliverPolicy
 from schemas.base import PREFIX, Command, Event, Message, Query, pattern_for, sender_subject
 from schemas.errors import Reply
 from shared.messaging.codec import TypedCodec
+from shared.messaging.concurrent_requests import ConcurrentRequests
 from shared.messaging.permissions import is_signed
 from shared.messaging.senders import with_proved_requester
 from shared.messaging.streams import EVENTS
@@ -55,12 +56,14 @@ class Origin:
 @dataclass(frozen=True, slots=True)
 class Route:
     """One line of a service's table of routes; `durable` only for events of the stream, `signed`
-    for commands whose subject tells who sends them. The bus that includes it fills in `origin`.
+    for commands whose subject tells who sends them, `concurrent` in place of both where many are
+    served at once. The bus that includes it fills in `origin`.
     """
 
-    nats: NatsRoute
+    nats: NatsRoute | None = None
     durable: DurableRoute | None = None
     signed: NatsRoute | None = None
+    concurrent: tuple[ConcurrentRequests, ...] = ()
     origin: Origin = field(default_factory=Origin)
 
 
@@ -110,17 +113,21 @@ def _request_route(
             message = with_proved_requester(message)
         return await handler(message)
 
-    def on(subject: str) -> NatsRoute:
-        return NatsRoute(
-            function_of(handle),
-            subject=subject,
-            queue=pattern,
-            codec=TypedCodec(message),
-            max_workers=workers if workers > 1 else None,
+    codec = TypedCodec(message)
+    by_sender = [sender_subject(pattern, "*")] if is_signed(message) else []
+    if workers > 1:
+        return Route(
+            concurrent=tuple(
+                ConcurrentRequests(subject, pattern, handle, codec, workers)
+                for subject in (pattern, *by_sender)
+            ),
+            origin=origin,
         )
-
-    by_sender = on(sender_subject(pattern, "*")) if is_signed(message) else None
-    return Route(on(pattern), signed=by_sender, origin=origin)
+    by_pattern, *signed = (
+        NatsRoute(function_of(handle), subject=subject, queue=pattern, codec=codec)
+        for subject in (pattern, *by_sender)
+    )
+    return Route(by_pattern, signed=signed[0] if signed else None, origin=origin)
 
 
 def event_route(handler: Handler, *events: type[Event], durable: str) -> Route:

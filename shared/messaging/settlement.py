@@ -54,28 +54,7 @@ class SettlementMiddleware(BaseMiddleware[Any, Any]):
         ):
             if raw.reply.startswith("$JS.ACK."):
                 return await self._settle(call_next, msg, raw)
-            return await self._answer(call_next, msg, raw)
-
-    async def _answer(self, call_next: Any, msg: Any, raw: Msg) -> bytes:
-        reply: Any
-        try:
-            reply = await call_next(msg)
-        except RefusedError as error:
-            reply = error.as_refused()
-        except msgspec.MsgspecError as error:
-            reply = _undecodable(error)
-            if not raw.reply:
-                await self._dead_letter(raw.subject, raw.data, str(error))
-        except HOPELESS as error:
-            log.warning("request_refused", error=str(error))
-            reply = Refused(code=ErrorCode.BAD_REQUEST, message=shorten(str(error)))
-        except UnavailableError as error:
-            log.warning("request_failed", error=str(error))
-            reply = Refused(code=ErrorCode.UNAVAILABLE, message=str(error))
-        except Exception as error:  # noqa: BLE001  # a message never ends its process
-            log.exception("request_failed")
-            reply = Refused(code=ErrorCode.INTERNAL, message=type(error).__name__)
-        return encode(reply)
+            return await answer_request(lambda: call_next(msg), raw, self._dead_letter)
 
     async def _settle(self, call_next: Any, msg: Any, raw: Msg) -> None:
         tries = raw.metadata.num_delivered or 1
@@ -104,6 +83,31 @@ class SettlementMiddleware(BaseMiddleware[Any, Any]):
             return
         log.error("event_given_up", error=error)
         await msg.reject()
+
+
+async def answer_request(
+    serve: Callable[[], Awaitable[Any]], raw: Msg, dead_letter: DeadLetter
+) -> bytes:
+    """Return the answer to a request: what serves it returns, or its refusal for what it raises."""
+    reply: Any
+    try:
+        reply = await serve()
+    except RefusedError as error:
+        reply = error.as_refused()
+    except msgspec.MsgspecError as error:
+        reply = _undecodable(error)
+        if not raw.reply:
+            await dead_letter(raw.subject, raw.data, str(error))
+    except HOPELESS as error:
+        log.warning("request_refused", error=str(error))
+        reply = Refused(code=ErrorCode.BAD_REQUEST, message=shorten(str(error)))
+    except UnavailableError as error:
+        log.warning("request_failed", error=str(error))
+        reply = Refused(code=ErrorCode.UNAVAILABLE, message=str(error))
+    except Exception as error:  # noqa: BLE001  # a message never ends its process
+        log.exception("request_failed")
+        reply = Refused(code=ErrorCode.INTERNAL, message=type(error).__name__)
+    return encode(reply)
 
 
 def _undecodable(error: msgspec.MsgspecError) -> Refused:

@@ -81,6 +81,13 @@ class Row(Protocol):
     def keys(self) -> Iterable[str]: ...
 
 
+class Writer(Protocol):
+    """What takes a write: a connection runs it, `Writes` run it with others later."""
+
+    async def execute(self, query: str, *args: object) -> str:
+        """Take a statement whose answer nobody needs."""
+
+
 class Connection(Protocol):
     """What statements run on: a connection of asyncpg or its pool's proxy of one."""
 

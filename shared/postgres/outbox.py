@@ -14,7 +14,7 @@ from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 from shared.messaging.bus import Bus
 from shared.messaging.codec import encode
-from shared.postgres.database import Connection, Database, Row, note_staged
+from shared.postgres.database import Database, Row, Writer, note_staged
 from shared.postgres.replication import AWAIT_STANDBY
 from shared.waiting import heed_cancellation, wait_for
 
@@ -45,13 +45,25 @@ SELECT_UNPUBLISHED: Final = f"""
 SELECT id, message_id, subject, body, traceparent, {AWAIT_STANDBY} AS position FROM outbox
 WHERE published_at IS NULL ORDER BY id LIMIT $1
 """
+# No mark waits for the disk: one that a power cut takes is made again, and the stream drops what it
+# has. What is read beside it waits for a synchronous standby, where there is one.
+_MARK_PUBLISHED: Final = """
+UPDATE outbox SET published_at = now()
+FROM set_config('synchronous_commit', CASE WHEN current_setting('synchronous_standby_names') = ''
+    THEN 'off' ELSE current_setting('synchronous_commit') END, true) WHERE id = ANY($1)
+"""
+_MARK_AND_SELECT: Final = f"""
+WITH marked AS ({_MARK_PUBLISHED})
+SELECT id, message_id, subject, body, traceparent, {AWAIT_STANDBY} AS position FROM outbox
+WHERE published_at IS NULL AND id <> ALL($1) ORDER BY id LIMIT $2
+"""
 SELECT_AGE: Final = """
 SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8
 FROM outbox WHERE published_at IS NULL
 """
 
 
-async def stage(connection: Connection, *events: Event) -> None:
+async def stage(connection: Writer, *events: Event) -> None:
     """Write events in the transaction of their change; they are published after its commit."""
     if not events:
         return
@@ -119,15 +131,21 @@ class Relay:
     async def run(self) -> None:
         """Publish until cancelled. Raises UnavailableError when Postgres or the bus is down."""
         trimmed = float("-inf")
-        while True:
-            self.database.outbox_wake.clear()
-            while await self._publish_batch() == BATCH:
-                pass
-            now = asyncio.get_running_loop().time()
-            if now - trimmed > TRIM_SECONDS:
-                await self._trim()
-                trimmed = now
-            await wait_for(self.database.outbox_wake, IDLE_SECONDS)
+        published: list[int] = []
+        try:
+            while True:
+                self.database.outbox_wake.clear()
+                rows = await self._mark_and_select(published)
+                published.clear()
+                await self._publish_all(rows, published)
+                now = asyncio.get_running_loop().time()
+                if now - trimmed > TRIM_SECONDS:
+                    await self._trim()
+                    trimmed = now
+                if not rows:
+                    await wait_for(self.database.outbox_wake, IDLE_SECONDS)
+        finally:
+            await self._mark(published)
 
     async def backlog(self, _: GetBacklog) -> Backlog:
         """Raises UnavailableError when Postgres is down."""
@@ -156,24 +174,21 @@ class Relay:
             note_staged(outbox=True)
         log.warning("outbox_republishing", stream=stream, events=count)
 
-    async def _publish_batch(self) -> int:
+    async def _mark_and_select(self, published: list[int]) -> Sequence[Row]:
         async with self.database.statements() as connection:
-            rows = await connection.fetch(
-                SELECT_UNPUBLISHED,
-                BATCH,
-            )
-        published: list[int] = []
-        try:
-            for wave in _waves(rows):
-                done = await asyncio.gather(*map(self._publish, wave), return_exceptions=True)
-                published += [result for result in done if isinstance(result, int)]
-                for error in done:
-                    if isinstance(error, BaseException):
-                        raise error
-                heed_cancellation()
-        finally:
-            await self._mark(published)
-        return len(rows)
+            if not published:
+                return await connection.fetch(SELECT_UNPUBLISHED, BATCH)
+            return await connection.fetch(_MARK_AND_SELECT, published, BATCH)
+
+    async def _publish_all(self, rows: Sequence[Row], published: list[int]) -> None:
+        """Publish events; adds to `published` what is in its stream, also where another fails."""
+        for wave in _waves(rows):
+            done = await asyncio.gather(*map(self._publish, wave), return_exceptions=True)
+            published += [result for result in done if isinstance(result, int)]
+            for error in done:
+                if isinstance(error, BaseException):
+                    raise error
+            heed_cancellation()
 
     async def _publish(self, row: Row) -> int:
         """Publish one event; its place in the outbox."""
@@ -190,13 +205,8 @@ class Relay:
     async def _mark(self, ids: list[int]) -> None:
         if not ids:
             return
-        # A mark that a power cut takes is made again: the stream drops what it has.
         async with self.database.statements() as connection:
-            await connection.execute(
-                "UPDATE outbox SET published_at = now()"
-                " FROM set_config('synchronous_commit', 'off', true) WHERE id = ANY($1)",
-                ids,
-            )
+            await connection.execute(_MARK_PUBLISHED, ids)
 
     async def _trim(self) -> None:
         try:

@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from shared.errors import StewardError
 from shared.lifecycle import dying_with_parent
@@ -76,13 +76,24 @@ def describe_exit(returncode: int) -> str:
         return f"signal {-returncode}"
 
 
+class Started(Protocol):
+    """What is used of a Popen."""
+
+    pid: int
+    returncode: int | None
+
+    def wait(self) -> int: ...
+
+    def send_signal(self, sent: signal.Signals, /) -> None: ...
+
+
 class ChildProcess:
     """A started process, leader of a session and process group of its own.
 
     It dies with us, by `death_signal`. When it ends, whatever is left of its group is killed.
     """
 
-    def __init__(self, name: str, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, name: str, process: Started) -> None:
         self.name = name
         self._process = process
 
@@ -99,6 +110,7 @@ class ChildProcess:
         death_signal: signal.Signals = signal.SIGKILL,
         before_exec: Callable[[], None] | None = None,
         rotates_log: bool = True,
+        pass_descriptors: Sequence[int] = (),
     ) -> "ChildProcess":
         """Start it with its output appended to `log_path`. Raises OSError if it cannot start.
 
@@ -117,6 +129,7 @@ class ChildProcess:
                 stdout=descriptor,
                 stderr=descriptor,
                 start_new_session=True,
+                pass_fds=pass_descriptors,
                 preexec_fn=_both(before_exec, dying_with_parent(death_signal)),
                 user=run_as.uid if run_as is not None else None,
                 group=run_as.gid if run_as is not None else None,

@@ -9,7 +9,7 @@ import subprocess
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Final
+from typing import BinaryIO, Final
 
 from msgspec import Struct
 
@@ -50,6 +50,7 @@ async def run_command(
     deadline_seconds: float,
     environment: Mapping[str, str] | None = None,
     merge_streams: bool = False,
+    stdin: int | BinaryIO = DEVNULL,
 ) -> CommandOutput:
     """Run it to its end. Raises nothing but a cancellation; it and its children are killed then."""
     launcher, before_exec = _tie(arguments[0], environment)
@@ -57,7 +58,7 @@ async def run_command(
         process = await asyncio.create_subprocess_exec(
             *launcher,
             *arguments,
-            stdin=DEVNULL,
+            stdin=stdin,
             stdout=PIPE,
             stderr=STDOUT if merge_streams else PIPE,
             env=environment,

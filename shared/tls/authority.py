@@ -142,6 +142,26 @@ class Authority:
         give_to_owner_above(path)
 
 
+def make_own_pair(
+    name: str, hosts: Sequence[str], life: timedelta, now: datetime | None = None
+) -> tuple[bytes, bytes]:
+    """Make a key, and a certificate that it signs itself, for one server and a short life: who
+    trusts this certificate alone reaches nobody else. Both are PEM, the key first.
+    """
+    now = now or utcnow()
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _name(name)
+    certificate = (
+        _builder(subject, subject, key, now, now + life)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(_general_names(hosts)), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return _pem_of_key(key), certificate.public_bytes(serialization.Encoding.PEM)
+
+
 def own_hosts(*further: str) -> list[str]:
     """Return the names and addresses by which this machine is reached, with those given."""
     import psutil

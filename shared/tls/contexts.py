@@ -55,6 +55,19 @@ def make_client_context(
     return context
 
 
+def trusting(certificate: Path | None) -> ssl.SSLContext | bool:
+    """Return what an HTTP client of ours is told to trust: one certificate, whatever name or
+    address its server is reached by, as nobody else has its key; or True, the system's authorities.
+
+    Raises CertificateUnusable.
+    """
+    if certificate is None:
+        return True
+    context = make_client_context(certificate)
+    context.check_hostname = False
+    return context
+
+
 def make_server_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
     """Return a context that shows a certificate. Raises CertificateUnusable."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from shared.lifecycle import READY_FILE_VARIABLE, read_ready_pid
 from shared.local_platform.managed_process import ManagedProcess
+from shared.local_platform.supervisor.service_launcher import ServiceLauncher
 from shared.paths import DataDirectory
 from shared.processes.child_process import (
     POLL_SECONDS,
@@ -64,10 +65,20 @@ class ChildSpec:
 
 
 class ServiceProcess(ManagedProcess):
-    """Runs a ChildSpec in the data directory, its output in the log of its name."""
+    """Runs a ChildSpec in the data directory, its output in the log of its name.
 
-    def __init__(self, spec: ChildSpec, directory: DataDirectory, marks: Environment) -> None:
+    With a `launcher`, whose specs are all `python -m MODULE`, as a fork of it while it runs.
+    """
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        directory: DataDirectory,
+        marks: Environment,
+        launcher: ServiceLauncher | None = None,
+    ) -> None:
         self.spec = spec
+        self._launcher = launcher
         self._directory = directory
         self._marks = marks
         self.name = spec.name
@@ -78,15 +89,17 @@ class ServiceProcess(ManagedProcess):
         ready_path = self._directory.ready_path(self.name)
         ready_path.unlink(missing_ok=True)
         env = self.spec.env() if callable(self.spec.env) else self.spec.env
-        child = ChildProcess.spawn(
-            self.name,
-            self.spec.argv,
-            env={**env, **self._marks, READY_FILE_VARIABLE: str(ready_path)},
-            log_path=self.log_path,
-            cwd=self._directory.root,
-        )
+        child = await self._spawn({**env, **self._marks, READY_FILE_VARIABLE: str(ready_path)})
         seconds = self.spec.ready_timeout_seconds
         await self._until_ready(child, self._ready(child, ready_path), seconds, "was not ready")
+
+    async def _spawn(self, env: Environment) -> ChildProcess:
+        name, argv, log_path, cwd = self.name, self.spec.argv, self.log_path, self._directory.root
+        if self._launcher is not None:
+            fork = await self._launcher.launch(name, argv, env=env, log_path=log_path, cwd=cwd)
+            if fork is not None:
+                return fork
+        return ChildProcess.spawn(name, argv, env=env, log_path=log_path, cwd=cwd)
 
     async def _ready(self, child: ChildProcess, ready_path: Path) -> None:
         ended = asyncio.create_task(child.wait())

@@ -19,6 +19,7 @@ from shared.clock import utcnow
 from shared.disk import is_full, reports_no_room, room_at
 from shared.local_platform.supervisor.leftovers import MARK_VARIABLE, kill_marked
 from shared.local_platform.supervisor.service import Child, ChildSpec, ServiceProcess
+from shared.local_platform.supervisor.service_launcher import ServiceLauncher
 from shared.paths import DataDirectory, write_atomically
 from shared.processes.child_process import NotReady, UnusableSettings, describe_exit, rotate_log
 from shared.waiting import cancel_and_wait, wait_for, within
@@ -86,6 +87,7 @@ class Supervisor:
     after the other, the last one first. A second request stops them all at once. `on_change` sees
     every state; `on_started` is called when all are ready, and after an OSError again, until it
     returns; `on_disk` is called with the message when the disk is full, and has room again.
+    A `launcher` runs until all are ready: who is started again later shares nothing with it.
 
     A full disk ends nothing. What cannot be written to it is written when there is room.
     """
@@ -96,12 +98,14 @@ class Supervisor:
         directory: DataDirectory,
         *,
         backoff: Backoff | None = None,
+        launcher: ServiceLauncher | None = None,
         on_change: Callable[[ChildState], None] | None = None,
         on_started: Callable[[], None] | None = None,
         on_disk: Callable[[str], None] | None = None,
     ) -> None:
         self._directory = directory
         self._marks = marks_of(directory)
+        self._launcher = launcher
         self._stages = [[self._as_child(spec) for spec in stage] for stage in stages]
         self._backoff = backoff or Backoff()
         self._on_change = on_change
@@ -142,10 +146,13 @@ class Supervisor:
         try:
             await self._end_leftovers("leftovers_killed")
             self._adopt_children(loop)
+            self._start_launcher()
             await self._start_stages()
+            await self._stop_launcher()
             await self._stop.wait()
         finally:
             await cancel_and_wait(*housekeeping)
+            await self._stop_launcher()
             await self._stop_all()
             for handled in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(handled)
@@ -154,7 +161,7 @@ class Supervisor:
 
     def _as_child(self, spec: Child | ChildSpec) -> Child:
         if isinstance(spec, ChildSpec):
-            return ServiceProcess(spec, self._directory, self._marks)
+            return ServiceProcess(spec, self._directory, self._marks, self._launcher)
         return spec
 
     def _adopt_children(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -162,6 +169,18 @@ class Supervisor:
             unborn = ChildState(name=child.name, state=State.WAITING, changed_at=utcnow())
             self._supervised.append(_Supervised(child, loop.create_future(), unborn))
         self._write_states()
+
+    def _start_launcher(self) -> None:
+        """Start it, or go on without it, as where the disk is full."""
+        if self._launcher is not None:
+            try:
+                self._launcher.start()
+            except OSError as error:
+                log.warning("launcher_not_started", error=str(error))
+
+    async def _stop_launcher(self) -> None:
+        if self._launcher is not None:
+            await self._launcher.stop()
 
     async def _start_stages(self) -> None:
         remaining = list(self._supervised)
