@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -19,11 +18,13 @@ from schemas.executor.attempts import (
     AttemptPhase,
     ExecutorReported,
     Runtime,
-    RuntimeOffer,
     StartExperiment,
 )
 from schemas.executor.running import ListRunning, RunningAttempt, RunningAttempts
 from services.executor.attempts import transitions
+from services.executor.attempts.kept_engine import KeptEngine
+from services.executor.attempts.kept_engines import KeptEngines
+from services.executor.attempts.old_directories import remove_older
 from services.executor.attempts.run import AttemptRun
 from services.executor.domain.verdict import (
     cancellation_verdict,
@@ -36,10 +37,11 @@ from services.executor.engines.model_configs import HUB_CACHES, ModelConfigs, mo
 from services.executor.gangs.ranks import ranks_of
 from services.executor.guard.client import LeaseGuard
 from services.executor.host.addresses import engine_address
-from services.executor.journal import outbox_rows, store
+from services.executor.journal import kept_rows, outbox_rows, store
 from services.executor.journal.journal import Journal, JournalFull
 from services.executor.journal.outbox import Outbox
 from services.executor.journal.store import AttemptRecord
+from services.executor.offers import list_offers
 from services.executor.runtimes.engine_process import own_variables
 from services.executor.runtimes.runtime import Labels
 from services.executor.settings import ExecutorSettings
@@ -79,6 +81,7 @@ class Executor:
     boot_id: UUID = field(default_factory=new_id)
     address: str | None = None
     is_stopping: bool = False  # nothing is started any more
+    kept: KeptEngines = field(init=False)
     _models: ModelConfigs = field(init=False)
     _guard: LeaseGuard = field(default_factory=LeaseGuard)
     _runs: dict[UUID, AttemptRun] = field(default_factory=dict)
@@ -87,6 +90,7 @@ class Executor:
     _lock_descriptor: int | None = None
 
     def __post_init__(self) -> None:
+        self.kept = KeptEngines(start_loop=self.start_loop)
         self._models = ModelConfigs(model_directories(self.settings, own_variables(HUB_CACHES)))
 
     async def open(self) -> None:
@@ -116,13 +120,16 @@ class Executor:
             endings.append(ended := asyncio.Event())
             log.warning("attempt_left_behind", attempt_id=str(record.command.attempt_id))
             self.start_loop("end_leftover", partial(self._end_leftover, record, ended))
+        for record in await self.journal.transact(kept_rows.find_all):
+            endings.append(ended := asyncio.Event())
+            self.start_loop("end_kept", partial(self._end_left_engine, record, ended))
         with contextlib.suppress(TimeoutError):
             async with within(RECOVERY_WAIT_SECONDS):
                 for ended in endings:
                     await ended.wait()
 
-    def start_attempt(self, command: StartExperiment) -> None:
-        """Run a journaled attempt."""
+    def start_attempt(self, command: StartExperiment, kept: KeptEngine | None = None) -> None:
+        """Run a journaled attempt, on the engine that was `kept` up for it."""
         run = AttemptRun(
             command=command,
             labels=self._labels_of(command),
@@ -132,6 +139,8 @@ class Executor:
             journal=self.journal,
             bus=self.bus,
             settings=self.settings,
+            kept=kept,
+            on_left=self.kept.add,
         )
         self._runs[command.attempt_id] = run
         self.start_loop(f"attempt-{command.attempt_id}", partial(self._follow, run))
@@ -149,18 +158,19 @@ class Executor:
         run = self._runs.get(attempt_id)
         if run is not None:
             run.stop(cancellation_verdict(reason))
+        self.kept.stop_of(attempt_id, reason or "it was cancelled")
 
     async def publish_end_again(self, attempt_id: UUID) -> None:
         """Publish the stored end again: a sender that starts an ended attempt has missed it."""
         await self.journal.transact(
             lambda connection: outbox_rows.publish_end_again(connection, attempt_id)
         )
-        self.outbox.wake()
 
     async def is_stopped(self, reservation_id: UUID) -> bool:
         """Return whether nothing runs under a fenced reservation; ends what does."""
         for run in self._runs_of(reservation_id):
             run.stop(lease_lost("the reservation was fenced"))
+        self.kept.stop_under(reservation_id, "the reservation was fenced")
         if await self.workloads.is_quiet(reservation_id):
             return True
         ended = self._end_soon(reservation_id)
@@ -243,6 +253,7 @@ class Executor:
             async with within(STOP_WAIT_SECONDS):
                 for run in runs:
                     await run.ended.wait()
+                await self.kept.end_all("the executor was stopped")
         except TimeoutError:
             log.error("attempts_outlive_executor", attempts=[str(run.attempt_id) for run in runs])
         await self.outbox.flush(self.settings.flush_timeout_seconds)
@@ -267,7 +278,7 @@ class Executor:
         except JournalFull as error:
             log.warning("prune_postponed", error=str(error))
         cutoff = time.time() - store.KEEP_MEMORY_SECONDS
-        await asyncio.to_thread(_remove_older, self.settings.attempts_dir, cutoff)
+        await asyncio.to_thread(remove_older, self.settings.attempts_dir, cutoff)
         await asyncio.to_thread(CompileCaches.of(self.settings).prune)
 
     async def _follow(self, run: AttemptRun) -> None:
@@ -275,7 +286,6 @@ class Executor:
             await run.run()
         finally:
             self._runs.pop(run.attempt_id, None)
-            self.outbox.wake()
 
     async def _end_leftover(self, record: AttemptRecord, ended: asyncio.Event) -> None:
         command = record.command
@@ -289,7 +299,16 @@ class Executor:
         )
         log.warning("attempt_interrupted", attempt_id=str(command.attempt_id))
         ended.set()
-        self.outbox.wake()
+
+    async def _end_left_engine(self, record: AttemptRecord, ended: asyncio.Event) -> None:
+        """End what an earlier life kept up: nobody can vouch for it now."""
+        command, reason = record.command, "the executor ended meanwhile"
+        await self.workloads.end(self._labels_of(command))
+        await self.journal.transact_when_possible(
+            lambda connection: kept_rows.end(connection, command.reservation_id, reason)
+        )
+        log.warning("kept_engine_ended", attempt_id=str(command.attempt_id), reason=reason)
+        ended.set()
 
     def _end_soon(self, reservation_id: UUID) -> asyncio.Event:
         """Have everything under a reservation ended; set when it is."""
@@ -305,6 +324,7 @@ class Executor:
         try:
             for run in self._runs_of(reservation_id):
                 await run.ended.wait()
+            await self.kept.end_under(reservation_id, "its reservation is being ended")
             await self.workloads.end_all(
                 self._labels(reservation_id), grace_seconds=self.settings.stop_grace_seconds
             )
@@ -325,40 +345,20 @@ class Executor:
             revision=revision,
             executor_id=self.settings.node_id,
             boot_id=self.boot_id,
-            runtimes=await self._offers(),
+            runtimes=await list_offers(self.workloads.runtimes, self.settings, self._models),
             benchmark_tools=tuple(tool.value for tool in list_installed_tools()),
             largest_epoch=largest_epoch,
             address=self.address,
+            endpoint_engines=await self._endpoint_engines(),
         )
         try:
             await self.bus.publish_event(report)
         except UnavailableError as error:
             log.info("report_skipped", error=str(error))
 
-    async def _offers(self) -> tuple[RuntimeOffer, ...]:
-        offered = [await runtime.offer() for runtime in self.workloads.runtimes.values()]
-        if not self.settings.cluster:
-            models = await self._models.read_models()
-            precisions = {
-                name: model.precisions for name, model in models.items() if model.precisions
-            }
-            shapes = {
-                name: model.shape for name, model in models.items() if model.shape is not None
-            }
-            offered = [
-                replace(offer, model_precisions=precisions, model_shapes=shapes)
-                for offer in offered
-            ]
-        absent_runtimes = [kind for kind in Runtime if kind not in self.workloads.runtimes]
-        where = "its cluster" if self.settings.cluster else "its own host"
-        reason = f"this executor runs engines of {where} only"
-        return (
-            *offered,
-            *(
-                RuntimeOffer(runtime=k, engines=(), missing={k.value: reason})
-                for k in absent_runtimes
-            ),
-        )
+    async def _endpoint_engines(self) -> tuple[str, ...]:
+        runtime = self.workloads.runtimes.get(Runtime.ENDPOINT)
+        return (await runtime.offer()).engines if runtime is not None else ()
 
     def _runs_of(self, reservation_id: UUID) -> list[AttemptRun]:
         return [run for run in self._runs.values() if run.command.reservation_id == reservation_id]
@@ -379,15 +379,6 @@ class Executor:
         if self._lock_descriptor is not None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
-
-
-def _remove_older(directory: Path, cutoff: float) -> None:
-    """Remove what has not been touched since `cutoff`, in seconds since the epoch."""
-    if not directory.is_dir():
-        return
-    for entry in directory.iterdir():
-        if entry.stat().st_mtime < cutoff:
-            shutil.rmtree(entry, ignore_errors=True)
 
 
 def _lock(path: Path) -> int:

@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -16,17 +16,22 @@ from schemas.executor.attempts import CancelExperiment, FenceReservation, StartE
 from schemas.executor.logs import LogChunk, ReadLog
 from schemas.executor.ranks import GetRank, RankState, RankView, StartRank
 from schemas.executor.running import ListRunning, RunningAttempts
+from schemas.executor.servers import AskServer, ListServedModels
 from schemas.scheduler.views import GetReservation, ReservationView
 from services.executor.attempts.benchmark_check import check_benchmark
 from services.executor.domain.admission import refuse_misdirected, refuse_start
-from services.executor.domain.gang import is_coordinated_by, nodes_of, rank_of
+from services.executor.domain.gang import is_coordinated, is_coordinated_by, nodes_of, rank_of
+from services.executor.domain.traffic import check_rank_traffic
 from services.executor.engines.engine_table import rank_flags
 from services.executor.executor import Executor
-from services.executor.journal import store
+from services.executor.host.servers import Servers
+from services.executor.journal import kept_rows, store
 from services.executor.journal.store import NodeCommand
 from services.executor.logs.engine_log import read_log
 from shared.clock import utcnow
+from shared.engines.variables import read_variables
 from shared.errors import RefusedError, UnavailableError
+from shared.load_files.preparation import check_files
 from shared.messaging.bus import Route, command_route, query_route
 from shared.messaging.idempotency import is_final, replay_or_refuse
 
@@ -48,20 +53,28 @@ class Handlers:
         if refusal is None and command.speaker != PLATFORM:
             refusal = await self._refuse_ungranted(command)
         is_admitted = False
+        kept = await self.executor.kept.take_for(command) if refusal is None else None
 
         def admit(connection: sqlite3.Connection) -> Reply:
             nonlocal is_admitted
             reply = refusal or self._answer_repeated(connection, command)
-            reply = reply or self._refuse_now(connection, command)
+            reply = reply or self._refuse_now(connection, command, has_engine=kept is not None)
             if reply is not None:
                 return reply
             store.insert_attempt(connection, command, utcnow())
+            kept_rows.hand_over(connection, command)
             is_admitted = True
             return Accepted(command_id=command.command_id)
 
-        reply = await self._once(command, admit)
+        try:
+            reply = await self._once(command, admit)
+        finally:
+            if kept is not None and not is_admitted:
+                self.executor.kept.end_later(kept, "its next run was refused")
         if is_admitted:
-            self.executor.start_attempt(command)
+            self.executor.start_attempt(command, kept)
+        elif isinstance(reply, Refused) and reply.code is ErrorCode.STILL_RUNNING:
+            self.executor.kept.stop_all("another attempt needs its place on the node")
         elif isinstance(reply, Accepted):
             await self.executor.publish_end_again(command.attempt_id)
         return reply
@@ -188,9 +201,13 @@ class Handlers:
                 command_id=command.command_id,
             )
         try:
+            read_variables(command.engine.env, executor.settings.task_variable_patterns)
+            if command.gang is not None or is_coordinated(command):
+                check_rank_traffic(executor.settings.engine_traffic, executor.address)
             executor.workloads.runtimes[command.engine.runtime].check(command)
             if command.gang is None:  # the coordinator alone measures
                 check_benchmark(command.benchmark, executor.settings.model_root_paths)
+                check_files(command.benchmark, executor.settings.file_places)
             if len(nodes_of(command.devices)) > 1:
                 rank_flags(command.engine.engine)
         except RefusedError as error:
@@ -235,7 +252,7 @@ class Handlers:
         )
 
     def _refuse_now(
-        self, connection: sqlite3.Connection, command: StartExperiment
+        self, connection: sqlite3.Connection, command: StartExperiment, *, has_engine: bool
     ) -> Refused | None:
         if self.executor.is_stopping:
             return Refused(
@@ -243,15 +260,17 @@ class Handlers:
                 message="this executor is being stopped",
                 command_id=command.command_id,
             )
+        history = store.recall_start(connection, command)
         return refuse_start(
             command,
-            store.recall_start(connection, command),
+            replace(history, is_kept=history.is_kept and has_engine),
             engine_slots=self.executor.settings.engine_slots,
         )
 
 
 def build_routes(handlers: Handlers) -> list[Route]:
-    key = handlers.executor.settings.node_id
+    settings = handlers.executor.settings
+    key, servers = settings.node_id, Servers(settings.endpoint_host_names)
     return [
         command_route(handlers.start_experiment, StartExperiment, key=key),
         command_route(handlers.cancel_experiment, CancelExperiment, key=key),
@@ -261,6 +280,8 @@ def build_routes(handlers: Handlers) -> list[Route]:
         query_route(handlers.list_running, ListRunning, key=key),
         query_route(handlers.read_log, ReadLog, key=key),
         query_route(handlers.backlog, GetExecutorBacklog, key=key),
+        query_route(servers.list_models, ListServedModels, key=key),
+        query_route(servers.ask, AskServer, key=key),
     ]
 
 

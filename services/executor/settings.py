@@ -9,6 +9,11 @@ from msgspec import Meta
 
 from schemas.base import Count, Percent, PositiveInt, PositiveSeconds, Seconds
 from services.executor.domain.deadlines import PhaseLimits
+from shared.datasets.bounds import MEBIBYTE
+from shared.datasets.download import DatasetCache
+from shared.datasets.hosts import AllowedHosts
+from shared.engines.table import TASK_VARIABLES
+from shared.load_files.places import FilePlaces
 from shared.mps import DEFAULT_PIPE_DIR
 from shared.settings import CommonSettings
 
@@ -41,10 +46,24 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     a system user gpusteward-engine, made if missing; root leaves them root. `engine_variables` are
     the variables of the executor's environment, separated by commas, that every engine gets; those
     without a container also get PATH, the language, proxies, and those of CUDA, ROCm, the engines
-    and their caches.
+    and their caches. `task_variables` are those that a task may set of its engine's environment
+    (`env`), by name or pattern: a pattern lets none through whose name says that it is a path,
+    plugin, address or secret.
+    `endpoint_hosts` are the hosts, or HOST:PORT, separated by commas, whose servers tasks may
+    measure and people may try; empty: all, but metadata services of clouds.
+    `dataset_roots` are directories, separated as in PATH, below which a task's dataset may lie,
+    beside the model roots. `dataset_hosts` are the hosts, separated by commas, from which datasets
+    may be fetched, as `HOST`, or `HOST:PORT` where the port is not the scheme's own; none are by
+    default. Those of `dataset_private_hosts` may be at private and loopback addresses too. A
+    dataset has at most `dataset_max_mb`; fetched ones are kept below the data directory, together
+    at most `dataset_cache_mb`.
     `engines_file` a TOML file with engines of the operator's own. `engine_memory_mb` and
     `engine_cpus` bound an engine whose reservation names no CPUs and memory of the node; 0 is no
     bound.
+
+    `engine_traffic` is what may pass between nodes: `tls` alone, so that engines on other nodes
+    serve HTTPS and those over several nodes, whose ranks cannot, are refused; or plain text, where
+    the network encrypts it (`network-encrypted`) or whoever reads it may (`plaintext`).
 
     With `cluster` it is the executor of a Kubernetes cluster, whose id is its node's, and runs no
     engine on its own host. `cluster_namespace` is where engines of tasks are that name no
@@ -82,9 +101,16 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     prepare_waiting: Literal["between_measurements", "always", "never"] = "between_measurements"
     prepare_spare_disk_percent: Percent = 20.0
     prepare_memory_percent: Percent = 50.0
+    dataset_roots: str = ""
+    dataset_hosts: str = ""
+    dataset_private_hosts: str = ""
+    dataset_max_mb: PositiveInt = 1024
+    endpoint_hosts: str = ""
+    dataset_cache_mb: Count = 10_240
     engines_file: str = ""
     engine_user: str = ""
     engine_variables: str = "HF_TOKEN"
+    task_variables: str = ",".join(TASK_VARIABLES)
     docker_host: str = ""
     docker_device_ids: Literal["uuid", "index", "cdi"] = "uuid"
     mps_pipe_dir: str = DEFAULT_PIPE_DIR
@@ -92,6 +118,7 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     engine_memory_mb: Count = 0
     engine_cpus: Seconds = 0.0
     engine_pids: PositiveInt = 32_768
+    engine_traffic: Literal["tls", "network-encrypted", "plaintext"] = "tls"
     cluster: bool = False
     cluster_namespace: str = "default"
     cluster_namespaces: str = ""
@@ -114,8 +141,29 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
         return tuple(Path(root) for root in self.model_roots.split(os.pathsep) if root)
 
     @property
+    def file_places(self) -> FilePlaces:
+        """Return where files of loads may be."""
+        roots = tuple(Path(root) for root in self.dataset_roots.split(os.pathsep) if root)
+        cache = DatasetCache(
+            directory=self.home / "datasets",
+            hosts=AllowedHosts.of(self.dataset_hosts, self.dataset_private_hosts),
+            max_file_bytes=self.dataset_max_mb * MEBIBYTE,
+            max_bytes=self.dataset_cache_mb * MEBIBYTE,
+        )
+        return FilePlaces((*roots, *self.model_root_paths), cache)
+
+    @property
+    def endpoint_host_names(self) -> frozenset[str]:
+        names = (part.strip().lower() for part in self.endpoint_hosts.split(","))
+        return frozenset(name for name in names if name)
+
+    @property
     def passed_variables(self) -> tuple[str, ...]:
         return tuple(name for part in self.engine_variables.split(",") if (name := part.strip()))
+
+    @property
+    def task_variable_patterns(self) -> tuple[str, ...]:
+        return tuple(name for part in self.task_variables.split(",") if (name := part.strip()))
 
     @property
     def attempts_dir(self) -> Path:

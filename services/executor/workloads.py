@@ -14,7 +14,7 @@ from schemas.scheduler.reservations import OPEN_STATES
 from schemas.scheduler.views import GetReservation, ReservationView
 from services.executor.domain.reconciliation import KnownReservations, LabelledWorkload, compare
 from services.executor.host.local_executors import LocalExecutorRegistry
-from services.executor.journal import store
+from services.executor.journal import kept_rows, store
 from services.executor.journal.journal import Journal
 from services.executor.runtimes.runtime import EngineRuntime, Labels, RuntimeUnavailable, Workload
 from shared.errors import RefusedError, UnavailableError
@@ -129,8 +129,9 @@ class Workloads:
 
         def read(connection: sqlite3.Connection) -> KnownReservations:
             unfinished = store.find_unfinished_attempts(connection)
+            kept = kept_rows.find_all(connection)
             return KnownReservations(
-                under_way={record.command.reservation_id for record in unfinished},
+                under_way={record.command.reservation_id for record in (*unfinished, *kept)},
                 ending=frozenset(ending),
                 fenced={
                     reservation_id

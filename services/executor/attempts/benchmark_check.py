@@ -6,7 +6,7 @@ from schemas.errors import ErrorCode
 from schemas.task.benchmark import MAX_CONCURRENCY, MAX_LEVELS, BenchmarkSpec, BenchmarkTool
 from services.executor.engines.mounted_model import locate
 from shared.benchmarks.quality.probe import read_questions
-from shared.benchmarks.tools.present import ADAPTERS, chosen_tool, list_installed_tools
+from shared.benchmarks.tools.present import ADAPTERS, choose_tool, list_installed_tools
 from shared.errors import RefusedError
 
 
@@ -34,10 +34,7 @@ def check_benchmark(benchmark: BenchmarkSpec, roots: tuple[Path, ...]) -> None:
             "$.benchmark.num_concurrency",
             f"expected at most {MAX_LEVELS} levels of at most {MAX_CONCURRENCY} requests at once",
         )
-    if benchmark.task != "text-to-text":
-        message = f"expected 'text-to-text', got {benchmark.task!r}"
-        raise _refusal("$.benchmark.task", message, ErrorCode.UNSUPPORTED)
-    ADAPTERS[chosen_tool(benchmark.tool)].check(benchmark)
+    ADAPTERS[choose_tool(benchmark)].check(benchmark)
 
 
 def _refusal(path: str, message: str, code: ErrorCode = ErrorCode.BAD_REQUEST) -> RefusedError:

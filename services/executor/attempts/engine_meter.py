@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
 from schemas.executor.attempts import StartExperiment
@@ -11,7 +12,7 @@ from services.executor.attempts.progress import ProgressReporter
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
 from shared.clock import utcnow
 from shared.engines.metrics import MetricNames
-from shared.engines.metrics_page import read_page
+from shared.engines.metrics_page import metrics_path, read_page
 from shared.messaging.bus import Bus
 
 INTERVAL_SECONDS: Final = 1.0
@@ -29,17 +30,20 @@ class EngineMeter:
     bus: Bus
     progress: ProgressReporter
 
-    async def run(self, base_url: str) -> None:
+    async def run(self, base_url: str, certificate: Path | None = None) -> None:
         """Read the engine's metrics until cancelled, or until it proves to have none that are
         known.
         """
         limits = LoadLimits(connect_seconds=ANSWER_TIMEOUT_SECONDS)
         loop = asyncio.get_running_loop()
+        path = metrics_path(self.command.engine.engine)
         sequence, unknown, due = 0, 0, loop.time()
-        async with ChatServer(base_url=base_url, model_name="", limits=limits) as server:
+        async with ChatServer(
+            base_url=base_url, model_name="", certificate=certificate, limits=limits
+        ) as server:
             while unknown < MAX_UNKNOWN_PAGES:
                 observed_at = utcnow()
-                metrics = read_page(await server.metrics_page() or "")
+                metrics = read_page(await server.metrics_page(path) or "")
                 unknown = unknown + 1 if metrics is None else 0
                 if metrics is not None or not sequence:
                     await self.bus.publish_live(self._sample(sequence, observed_at, metrics))

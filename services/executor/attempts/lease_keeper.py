@@ -1,6 +1,7 @@
 """Holding the lease of one attempt: renewed until it is refused or cannot be trusted any more."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from shared.messaging.bus import Bus
 @dataclass(slots=True, kw_only=True)
 class LeaseKeeper:
     """`confirmed` is set once the scheduler has answered; nothing may start before. `on_confirmed`
-    gets every renewed lease.
+    gets every renewed lease. An attempt at a server that runs already has no lease to lose.
 
     Of several ranks only the coordinator says that the attempt becomes active.
     """
@@ -31,12 +32,15 @@ class LeaseKeeper:
     lease: Lease = field(init=False)
 
     def __post_init__(self) -> None:
-        self.lease = Lease(
-            ttl_seconds=self.command.lease_ttl_seconds, confirmed_at=time.monotonic()
-        )
+        needs_lease = self.command.engine.endpoint is None
+        ttl_seconds = self.command.lease_ttl_seconds if needs_lease else math.inf
+        self.lease = Lease(ttl_seconds=ttl_seconds, confirmed_at=time.monotonic())
 
     async def until_lost(self) -> str:
         """Renew as long as that works; why it does not any more."""
+        if self.command.engine.endpoint is not None:
+            self.confirmed.set()
+            await asyncio.Event().wait()
         while True:
             now = time.monotonic()
             if now >= self.lease.stop_at:

@@ -3,25 +3,30 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from sqlite3 import Connection
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from schemas.base import Live
-from schemas.executor.attempts import AttemptOutcome, AttemptPhase, FailureKind, StartExperiment
+from schemas.executor.attempts import (
+    AttemptOutcome,
+    AttemptPhase,
+    FailureKind,
+    StartExperiment,
+)
 from schemas.executor.ranks import RankState, RankView
 from schemas.task.benchmark import BenchmarkResult
 from services.executor.attempts import transitions
-from services.executor.attempts.compile_cache import AttemptCache
+from services.executor.attempts.attempt_engine import AttemptEngine
 from services.executor.attempts.disk_room import require_room
 from services.executor.attempts.engine_meter import EngineMeter
+from services.executor.attempts.kept_engine import KeptEngine
 from services.executor.attempts.lease_keeper import LeaseKeeper
-from services.executor.attempts.load import probe_and_load
+from services.executor.attempts.load import fetch_for_load, probe_and_load
 from services.executor.attempts.power_limit import limit_power
 from services.executor.attempts.progress import ProgressReporter
 from services.executor.attempts.secrets import open_secrets
@@ -37,40 +42,34 @@ from services.executor.domain.verdict import (
     on_full_disk,
     timeout_verdict,
 )
-from services.executor.engines.compile_cache import CompileCaches
 from services.executor.gangs.ranks import Ranks
 from services.executor.guard.client import LeaseGuard
-from services.executor.host.processes import ProcessMark
-from services.executor.journal import store
 from services.executor.journal.journal import Journal, JournalFull
-from services.executor.logs.engine_log import EngineLog
 from services.executor.logs.live_stream import LogStreamer
 from services.executor.runtimes.runtime import (
     EngineRuntime,
     Labels,
-    Launch,
-    PortTaken,
-    RunningEngine,
 )
 from services.executor.settings import ExecutorSettings
 from shared.benchmarks.tools.adapter import BenchmarkFailed
 from shared.clock import utcnow
 from shared.disk import reports_no_room, room_at
+from shared.load_files.preparation import NOTHING_FETCHED, FetchedFiles
 from shared.logging import log
 from shared.messaging.bus import Bus
 from shared.paths import make_directory
 from shared.waiting import cancel_and_wait
 
-PORT_TRIES: Final = 3
 CHECK_SECONDS: Final = 1.0
-ROTATE_SECONDS: Final = 0.25
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class AttemptRun:
-    """Runs one journaled attempt. `stop` may be called at any time; the first verdict counts."""
+    """Runs one journaled attempt. `stop` may be called at any time; the first verdict counts.
+
+    It goes on with the engine that was `kept` up, if there is one; an engine that it leaves up
+    itself is passed to `on_left`.
+    """
 
     command: StartExperiment
     labels: Labels
@@ -80,16 +79,15 @@ class AttemptRun:
     journal: Journal
     bus: Bus
     settings: ExecutorSettings
+    kept: KeptEngine | None = None
+    on_left: Callable[[KeptEngine], None] = lambda _: None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     _accepted_at: float = field(default_factory=time.monotonic)
     _keeper: LeaseKeeper = field(init=False)
     _progress: ProgressReporter = field(init=False)
-    _log: EngineLog = field(init=False)
-    _cache: AttemptCache = field(init=False)
+    _attempt_engine: AttemptEngine = field(init=False)
     _stopped: asyncio.Future[Verdict] = field(init=False)
-    _engine: RunningEngine | None = None
-    _rank_parameters: Mapping[str, Any] = field(default_factory=dict)
-    _secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    _files: FetchedFiles = NOTHING_FETCHED
     _over_at: float | None = None
     _verdict: Verdict | None = None
 
@@ -101,10 +99,19 @@ class AttemptRun:
             on_confirmed=lambda lease: self.guard.hold(self.labels, lease.kill_at),
         )
         self._progress = ProgressReporter(command=self.command, journal=self.journal, bus=self.bus)
-        self._cache = AttemptCache(command=self.command, caches=CompileCaches.of(self.settings))
-        self._log = EngineLog(
-            self.settings.attempt_dir(self.attempt_id) / "engine.log",
-            self.settings.engine_log_limit_mb << 20,
+        if self.kept is not None:
+            self._keeper = self.kept.up.keeper
+        self._attempt_engine = AttemptEngine(
+            command=self.command,
+            labels=self.labels,
+            runtime=self.runtime,
+            guard=self.guard,
+            journal=self.journal,
+            bus=self.bus,
+            settings=self.settings,
+            progress=self._progress,
+            keeper=self._keeper,
+            up=self.kept.up if self.kept is not None else None,
         )
 
     @property
@@ -143,30 +150,41 @@ class AttemptRun:
         is_over = self._over_at is not None and not self._is_member
         if is_over or self._verdict is not None:
             return RankState.ENDING
-        if self._engine is not None:
+        if self._attempt_engine.engine is not None:
             return RankState.RUNNING
         return RankState.READY if self.ranks.is_ready else RankState.PREPARING
 
     async def run(self) -> None:
         """Run the attempt to its end; return once the journal has the outcome."""
         lease = asyncio.create_task(self._keeper.until_lost(), name="keep_lease")
-        streamer = LogStreamer(command=self.command, engine_log=self._log, publish=self._publish)
+        streamer = LogStreamer(
+            command=self.command, engine_log=self._attempt_engine.log, publish=self._publish
+        )
         keeping = (
-            asyncio.create_task(self._keep_log(), name="keep_log"),
+            asyncio.create_task(self._attempt_engine.log.keep_bounded(), name="keep_log"),
             asyncio.create_task(streamer.stream(), name="stream_log"),
         )
         try:
-            self._verdict = verdict = self._with_phase(await self._until_verdict(lease))
-            await self._tear_down()
+            verdict = self._with_phase(await self._until_verdict(lease))
+            self._verdict = verdict = replace(verdict, engine_use=self._attempt_engine.use)
+            left_engine = (
+                None if self._stopped.done() else await self._attempt_engine.leave(verdict)
+            )
+            if left_engine is None:
+                await self._tear_down()
+            else:
+                self.on_left(left_engine)
         finally:
             await cancel_and_wait(lease, *keeping)
-        self.guard.release(self.labels.reservation_id)
         await streamer.finish()
-        outcome = await self.journal.transact_when_possible(
-            lambda connection: transitions.record_finish(
-                connection, self.attempt_id, verdict, utcnow()
+        outcome: AttemptOutcome | None = verdict.outcome
+        if left_engine is None:
+            self.guard.release(self.labels.reservation_id)
+            outcome = await self.journal.transact_when_possible(
+                lambda connection: transitions.record_finish(
+                    connection, self.attempt_id, verdict, utcnow()
+                )
             )
-        )
         self.ended.set()
         reason = verdict.failure.message if verdict.failure is not None else None
         log.info(
@@ -260,88 +278,45 @@ class AttemptRun:
         )
         make_directory(self._directory, 0o700)
         await require_room(self.journal, self._directory)
+        if self.kept is not None:
+            self._files = await self._fetch_files()
+            self._attempt_engine.secrets = await open_secrets(self.command, self.bus)
+            if base_url := await self._attempt_engine.go_on():
+                return await self._measure(base_url)
         await self.runtime.fetch(self.command, self._progress.fetch_progressed)
-        self._rank_parameters = await self.ranks.rendezvous(self._progress.fetch_progressed)
+        self._files = await self._fetch_files()
+        self._attempt_engine.rank_parameters = await self.ranks.rendezvous(
+            self._progress.fetch_progressed
+        )
         await self._progress.enter(AttemptPhase.STARTING)
         await limit_power(self.command, self.bus)
-        self._secrets = await open_secrets(self.command, self.bus)
+        self._attempt_engine.secrets = await open_secrets(self.command, self.bus)
         if self._is_member:
             await self._serve_rank()
-        base_url = await self._start_engine()
-        return await self._measure(base_url)
+        return await self._measure(await self._attempt_engine.start(self._stopped.done))
+
+    async def _fetch_files(self) -> FetchedFiles:
+        places = self.settings.file_places.with_uploads(self.bus)
+        return await fetch_for_load(self.command, places)
 
     @property
     def _is_member(self) -> bool:
-        """Return whether another executor coordinates this rank, whose engine then answers no
-        HTTP.
-        """
+        """Return whether another executor coordinates this rank; its engine answers no HTTP."""
         return self.command.gang is not None
 
     async def _serve_rank(self) -> NoReturn:
-        self._engine = engine = await self.runtime.start(self._launch)
-        await self._progress.enter(AttemptPhase.LOADING)
+        engine = await self._attempt_engine.start_rank()
         raise AttemptFailed(await engine.until_ended())
-
-    async def _start_engine(self) -> str:
-        # The other ranks do not survive a second start of this one.
-        tries = 1 if self._rank_parameters else PORT_TRIES
-        for _ in range(tries):
-            if self._stopped.done():
-                raise AttemptFailed.of(FailureKind.CANCELLED, "stopped before start")
-            self._engine = engine = await self.runtime.start(self._launch)
-            await self._progress.enter(AttemptPhase.LOADING)
-            try:
-                base_url = await engine.until_ready(self.settings.readiness_timeout_seconds)
-                self._cache.is_good = True
-                return base_url
-            except PortTaken:
-                await engine.stop(0.0)
-                self._engine = None
-        message = f"other programs took every port that was free a moment before ({tries} tried)"
-        raise AttemptFailed.of(FailureKind.PORT_TAKEN, message)
 
     @property
     def _directory(self) -> Path:
         return self.settings.attempt_dir(self.attempt_id)
 
-    @property
-    def _launch(self) -> Launch:
-        async def remember(mark: ProcessMark) -> None:
-            self.guard.add_mark(self.labels.reservation_id, mark)
-            try:
-                await self.journal.transact(
-                    lambda connection: store.record_process(connection, self.attempt_id, mark)
-                )
-            except JournalFull as error:
-                # The guard has the mark, and its label names the process.
-                log.warning("process_unrecorded", pid=mark.pid, error=str(error))
-
-        return Launch(
-            command=self.command,
-            labels=self.labels,
-            directory=self._directory,
-            log=self._log,
-            served_model_name=self.command.benchmark.model_name or self.command.engine.model,
-            remember=remember,
-            rank_parameters=self._rank_parameters,
-            secrets=self._secrets,
-            report=self._progress.start_progressed,
-            take_cache=self._cache.take,
-            bound=lambda pod: self._record(store.record_pod, pod),
-            image_known=lambda digest: self._record(store.record_image, digest),
-        )
-
-    async def _record(self, record: Callable[[Connection, UUID, T], None], value: T) -> None:
-        try:
-            await self.journal.transact(lambda db: record(db, self.attempt_id, value))
-        except JournalFull as error:
-            # The attempt goes on without this fact on record.
-            log.warning("attempt_fact_unrecorded", found=str(value), error=str(error))
-
     async def _measure(self, base_url: str) -> BenchmarkResult:
-        engine = self._engine
+        engine = self._attempt_engine.engine
         if engine is None:
             raise RuntimeError("measuring without an engine")
+        certificate = self._attempt_engine.certificate
         load = asyncio.create_task(
             probe_and_load(
                 self.command,
@@ -349,12 +324,14 @@ class AttemptRun:
                 self._progress,
                 roots=self.settings.model_root_paths,
                 directory=self._directory / "benchmark",
-                secrets=self._secrets,
+                secrets=self._attempt_engine.secrets,
+                certificate=certificate,
+                fetched=self._files,
             )
         )
         exited = asyncio.create_task(engine.until_ended())
         meter = EngineMeter(command=self.command, bus=self.bus, progress=self._progress)
-        metering = asyncio.create_task(meter.run(base_url), name="meter_engine")
+        metering = asyncio.create_task(meter.run(base_url, certificate), name="meter_engine")
         try:
             await asyncio.wait({load, exited}, return_when=asyncio.FIRST_COMPLETED)
             if exited.done():
@@ -372,23 +349,10 @@ class AttemptRun:
         if not self._is_member:
             await self.bus.publish_live(message)
 
-    async def _keep_log(self) -> None:
-        while True:
-            await asyncio.to_thread(self._log.rotate)
-            await asyncio.sleep(ROTATE_SECONDS)
-
     async def _tear_down(self) -> None:
-        stopping = asyncio.gather(self.ranks.end_others(), self._end_engine())
+        stopping = asyncio.gather(self.ranks.end_others(), self._attempt_engine.end())
         try:
-            if self._engine is not None:
+            if self._attempt_engine.engine is not None:
                 await self._progress.enter(AttemptPhase.TEARING_DOWN)
         finally:
             await stopping
-
-    async def _end_engine(self) -> None:
-        if self._engine is not None:
-            lease = self._keeper.lease
-            await self._engine.stop(lease.stop_grace_seconds(self.settings.stop_grace_seconds))
-        # A start that was cut off may have made something that only the labels name.
-        await self.runtime.end(self.labels)
-        await self._cache.release()

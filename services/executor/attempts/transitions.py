@@ -21,7 +21,7 @@ from schemas.executor.attempts import (
 from schemas.scheduler.reservations import ReleaseReservation
 from services.executor.domain.verdict import Verdict, cancellation_verdict
 from services.executor.engines.engine_table import ENGINES
-from services.executor.journal import outbox_rows, store
+from services.executor.journal import kept_rows, outbox_rows, store
 from services.executor.journal.store import AttemptRecord
 from shared.ids import new_id
 
@@ -50,7 +50,10 @@ def record_start(connection: sqlite3.Connection, attempt_id: UUID, now: datetime
     if record.command.gang is None:
         outbox_rows.stage_event(
             connection,
-            AttemptStarted(**_fields(connection, record, now), devices=record.command.devices),
+            AttemptStarted(
+                **_fields(connection, record, now),
+                devices=record.command.engine.devices_read(record.command.devices),
+            ),
         )
 
 
@@ -92,6 +95,8 @@ def record_finish(
     if command.gang is not None:
         return verdict.outcome
     outbox_rows.stage_event(connection, _make_finished_event(connection, record, verdict, now))
+    if command.engine.endpoint is not None:  # nothing was reserved
+        return verdict.outcome
     outbox_rows.stage_release(
         connection,
         ReleaseReservation(
@@ -106,8 +111,33 @@ def record_finish(
     return verdict.outcome
 
 
+def record_kept(
+    connection: sqlite3.Connection,
+    attempt_id: UUID,
+    verdict: Verdict,
+    now: datetime,
+    kept_until: datetime,
+) -> bool:
+    """The outcome of an attempt whose engine stays up; False, and nothing, where it may not."""
+    record = _find_unfinished(connection, attempt_id)
+    if record is None or record.cancel_reason is not None:
+        return False
+    command = record.command
+    if store.is_fenced(connection, command.reservation_id):
+        return False
+    store.mark_finished(connection, attempt_id, verdict.outcome, now, verdict.failure)
+    kept_rows.insert(connection, command)
+    event = _make_finished_event(connection, record, verdict, now, kept_until)
+    outbox_rows.stage_event(connection, event)
+    return True
+
+
 def _make_finished_event(
-    connection: sqlite3.Connection, record: AttemptRecord, verdict: Verdict, now: datetime
+    connection: sqlite3.Connection,
+    record: AttemptRecord,
+    verdict: Verdict,
+    now: datetime,
+    kept_until: datetime | None = None,
 ) -> AttemptFinished:
     command = record.command
     engine = ENGINES.get(command.engine.engine.lower())
@@ -116,7 +146,7 @@ def _make_finished_event(
         **_fields(connection, record, now),
         outcome=verdict.outcome,
         namespace=command.namespace,
-        devices=command.devices,
+        devices=command.engine.devices_read(command.devices),
         engine=command.engine,
         started_at=record.started_at or record.accepted_at,
         finished_at=now,
@@ -130,6 +160,8 @@ def _make_finished_event(
         pod=_first_pod(record),
         other_pods=_other_pods(record),
         image_digest=record.image_digest,
+        kept_until=kept_until,
+        engine_use=verdict.engine_use,
     )
 
 

@@ -22,6 +22,7 @@ class StartHistory:
     `device_epochs` are the largest epochs seen on the granted cells of each device;
     `attempt_of_reservation` is another attempt that was given this reservation;
     `blocking_attempts` are unfinished ones of the same experiment or on one of the same cells.
+    `is_kept`: the engine that it goes on with is up; such engines count as `unfinished`.
     """
 
     is_fenced: bool = False
@@ -30,6 +31,7 @@ class StartHistory:
     attempt_of_reservation: UUID | None = None
     blocking_attempts: tuple[UUID, ...] = ()
     unfinished: int = 0
+    is_kept: bool = False
 
 
 def refuse_misdirected(
@@ -114,6 +116,9 @@ def _refuse_elsewhere(command: StartExperiment) -> Refused | None:
 
 
 def gpus_of(command: StartExperiment) -> int:
+    """Return the GPUs that serve: at least 1 of a server that runs already, where none is known."""
+    if command.engine.endpoint is not None:
+        return max(1, len(command.engine.endpoint.devices))
     return command.cluster.total_gpus if command.cluster is not None else len(command.devices)
 
 
@@ -136,6 +141,12 @@ def refuse_start(
         return refuse(
             ErrorCode.LEASE_LOST,
             f"reservation {command.reservation_id} has been fenced on this node",
+        )
+    if command.kept_from is not None and not remembered.is_kept:
+        return refuse(
+            ErrorCode.LEASE_LOST,
+            f"the engine of attempt {command.kept_from} is not kept up any more",
+            "$.kept_from",
         )
     if remembered.is_cancelled:
         return refuse(ErrorCode.CONFLICT, f"attempt {command.attempt_id} has been cancelled")

@@ -5,7 +5,14 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas.executor.attempts import AttemptOutcome, AttemptPhase, Failure, FailureKind, Window
+from schemas.executor.attempts import (
+    AttemptOutcome,
+    AttemptPhase,
+    EngineUse,
+    Failure,
+    FailureKind,
+    Window,
+)
 from schemas.task.benchmark import BenchmarkResult
 from shared.benchmarks.levels.level_text import failed_levels_text, percent_text
 from shared.errors import StewardError
@@ -43,6 +50,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     benchmark: BenchmarkResult | None = None
     executor_stopped: bool = False
+    engine_use: EngineUse | None = None
 
     @property
     def windows(self) -> tuple[Window, ...]:

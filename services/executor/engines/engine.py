@@ -47,6 +47,7 @@ class Engine:
 
     `model_flag` None puts the model first, without a flag; `hub_flag` is the one for a model that
     is no path, where it differs. A `name_flag`, `host_flag` or `port_flag` of None is left out.
+    `tls_flags` name the files of its key and certificate; None: it speaks plain HTTP alone.
     `rank_flags` make it one of several ranks on as many nodes; None: it serves on one node only.
     """
 
@@ -59,6 +60,7 @@ class Engine:
     name_flag: str | None = "--served-model-name"
     host_flag: str | None = "--host"
     port_flag: str | None = "--port"
+    tls_flags: tuple[str, str] | None = None
     readiness_path: str = "/health"
     task_fields: Mapping[str, TaskField] = field(default_factory=dict)
     flags: tuple[Flag, ...] | None = None
@@ -66,6 +68,7 @@ class Engine:
     allowed: frozenset[str] = frozenset()
     has_negative_switches: bool = True
     plain_switches: frozenset[str] = frozenset()
+    has_underscores: bool = False
     loads_code: frozenset[str] = frozenset()
     code_refusal: str = "which a process does not isolate"
     env: tuple[tuple[str, str], ...] = ()
@@ -76,7 +79,8 @@ class Engine:
     @property
     def rules(self) -> EngineRules:
         """The rules for parameters of a task, as the executor's offer states them."""
-        refused = {"is set by the executor, not by a task": tuple(sorted(self.owned))}
+        owned = self.owned | {flag.lstrip("-") for flag in self.tls_flags or ()}
+        refused = {"is set by the executor, not by a task": tuple(sorted(owned))}
         if self.loads_code - self.allowed:
             reason = f"would make {self.name} load code, {self.code_refusal}"
             refused[reason] = tuple(sorted(self.loads_code - self.allowed))
@@ -105,6 +109,15 @@ class Engine:
             *([] if self.port_flag is None else [self.port_flag, str(port)]),
         ]
 
+    def tls_arguments(self, key: str, certificate: str) -> list[str]:
+        """Return the arguments by which the server speaks TLS alone. Raises RefusedError."""
+        if self.tls_flags is None:
+            raise RefusedError(
+                ErrorCode.UNSUPPORTED, f"{self.name} serves no HTTPS", path="$.base_runtime"
+            )
+        key_flag, certificate_flag = self.tls_flags
+        return [key_flag, key, certificate_flag, certificate]
+
 
 def command_of(
     engine: Engine,
@@ -115,8 +128,13 @@ def command_of(
     host: str,
     served_model_name: str | None = None,
     rank_parameters: Mapping[str, Any] | None = None,
+    tls_files: tuple[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> EngineCommand:
     """The command that serves `model` on host:port as `served_model_name` (default: `model`).
+
+    With `tls_files`, of a key and its certificate, it speaks TLS alone. `variables` are the task's,
+    of the engine's environment.
 
     `rank_parameters` are the executor's own: they may be what a task may not set, and win over it.
 
@@ -151,16 +169,30 @@ def command_of(
     task_arguments = [element for elements in arguments.values() for element in elements]
     # The address comes last: parsers take the last of two, so no parameter can move the server.
     address = engine.address_arguments(host, port)
+    if tls_files is not None:
+        address += engine.tls_arguments(*tls_files)
     argv = (*engine.program, *engine.model_arguments(model, name), *task_arguments, *address)
     return EngineCommand(
         engine=engine.name,
         argv=argv,
-        env=dict(engine.env),
+        env={**_check_variables(engine, variables or {}), **dict(engine.env)},
         readiness_path=engine.readiness_path,
         served_model_name=name,
         simulated=engine.simulated,
         announces_address=engine.announces_address,
     )
+
+
+def _check_variables(engine: Engine, variables: Mapping[str, str]) -> Mapping[str, str]:
+    """Raise RefusedError for a variable that the operator sets: it would change nothing."""
+    for name, _ in engine.env:
+        if name in variables:
+            raise RefusedError(
+                ErrorCode.BAD_REQUEST,
+                f"{name} is set by the operator of this node for {engine.name}, not by a task",
+                path=f"$.env.{name}",
+            )
+    return variables
 
 
 def _arguments(
@@ -183,4 +215,5 @@ def _open_arguments(engine: Engine, spelling: str, value: object) -> list[str]:
         value,
         has_negative_switches=engine.has_negative_switches,
         plain_switches=engine.plain_switches,
+        has_underscores=engine.has_underscores,
     )

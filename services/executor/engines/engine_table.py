@@ -50,6 +50,7 @@ def _engine(profile: EngineProfile) -> Engine:
             allow_list=profile.allow_list_name,
             has_negative_switches=launch.has_negative_switches,
             plain_switches=launch.plain_switches,
+            has_underscores=launch.has_underscores,
         )
     certificates = () if server.needs_certificates else (("SSL_CERT_FILE", os.devnull),)
     return replace(
@@ -75,6 +76,7 @@ def _image(profile: EngineProfile) -> EngineImage:
             ENGINES[profile.name],
             program=launch.image_program,
             hub_flag=launch.hub_flag,
+            tls_flags=launch.tls_flags,
             plain_switches=launch.plain_switches,
             allow_list=profile.allow_list_name,
             owned=profile.image_owned or profile.owned,
@@ -131,6 +133,7 @@ def build_command(
     served_model_name: str | None = None,
     rank_parameters: Mapping[str, Any] | None = None,
     engines: Mapping[str, Engine] = ENGINES,
+    variables: Mapping[str, str] | None = None,
 ) -> EngineCommand:
     """Build the command of an engine of the table as a process of this host; see `command_of`."""
     return command_of(
@@ -141,4 +144,5 @@ def build_command(
         port=port,
         served_model_name=served_model_name,
         rank_parameters=rank_parameters,
+        variables=variables,
     )

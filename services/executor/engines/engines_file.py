@@ -45,7 +45,8 @@ class EngineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """One engine. What is not given stays as in the known row, or is the default of a new one.
 
     `entrypoint` replaces the image's, `arguments` come first. An empty `model_flag` puts the model
-    in front, without a flag; an empty one of the others leaves it out. `owned` are parameters that
+    in front, without a flag; an empty one of the others leaves it out. `tls_flags` name the files
+    of its key and of its certificate, for HTTPS. `owned` are parameters that
     a task must not set, beside the address, the model and its name; `loads_code` those that have
     the engine load code, refused unless `allow_loaded_code`. `allow` are parameters that a task may
     give besides those on the known engine's list, "*" for all; it holds for the engine as a process
@@ -61,6 +62,7 @@ class EngineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     served_name_flag: str | UnsetType = UNSET
     host_flag: str | UnsetType = UNSET
     port_flag: str | UnsetType = UNSET
+    tls_flags: tuple[str, str] | UnsetType = UNSET
     readiness_path: Annotated[str, Meta(pattern=r"^/")] | UnsetType = UNSET
     negative_switches: bool | UnsetType = UNSET
     owned: tuple[str, ...] | UnsetType = UNSET
@@ -159,6 +161,9 @@ def _engine(engine: Engine, entry: EngineEntry) -> Engine:
                 "name_flag": _flag(entry.served_name_flag),
                 "host_flag": _flag(entry.host_flag),
                 "port_flag": _flag(entry.port_flag),
+                "tls_flags": entry.tls_flags
+                if entry.tls_flags is UNSET
+                else tuple(filter(None, map(_flag, entry.tls_flags))),
                 "readiness_path": entry.readiness_path,
                 "has_negative_switches": entry.negative_switches,
                 "simulated": entry.simulated,

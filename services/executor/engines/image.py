@@ -11,6 +11,9 @@ from services.executor.engines.engine import Engine, EngineCommand, command_of
 from shared.engines.launch import ANY_ADDRESS
 from shared.errors import RefusedError
 
+TLS_DIRECTORY: Final = "/run/gpusteward-tls"
+TLS_KEY: Final = "tls.key"
+TLS_CERTIFICATE: Final = "tls.crt"
 CODE_REFUSAL: Final = "which the operator of this node has not allowed for it"
 # As the container engine itself has it: nothing here can lead to another repository or a digest.
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -90,8 +93,13 @@ def container_command(
     rank_parameters: Mapping[str, Any] | None = None,
     host: str = ANY_ADDRESS,
     port: int | None = None,
+    with_tls: bool = False,
+    variables: Mapping[str, str] | None = None,
 ) -> EngineCommand:
-    """The arguments of the container, from `entrypoint` on. Raises RefusedError."""
+    """The arguments of the container, from `entrypoint` on; `with_tls` it finds its key and its
+    certificate in `TLS_DIRECTORY`. Raises RefusedError.
+    """
+    files = (f"{TLS_DIRECTORY}/{TLS_KEY}", f"{TLS_DIRECTORY}/{TLS_CERTIFICATE}")
     return command_of(
         image.engine,
         model,
@@ -100,4 +108,6 @@ def container_command(
         port=image.port if port is None else port,
         served_model_name=served_model_name,
         rank_parameters=rank_parameters,
+        tls_files=files if with_tls else None,
+        variables=variables,
     )

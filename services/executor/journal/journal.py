@@ -101,6 +101,13 @@ MIGRATIONS: Final[Sequence[str]] = (
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX pod_cache_key ON pod_cache (key, left_at);
     """,
+    # Engines that ended attempts left up, each with the release that is owed.
+    """
+    CREATE TABLE kept_engine (
+        reservation_id BLOB PRIMARY KEY,
+        attempt_id BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    """,
 )
 
 
@@ -127,8 +134,10 @@ class Journal:
         self.path = path
         self.disk_reserve = Reserve(path.with_name("reserve"))
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
+        self.on_change: Callable[[], None] = lambda: None
         self._connection: sqlite3.Connection | None = None
         self._is_closed = False
+        self._has_changed = False
 
     async def open(self) -> Self:
         """Make or migrate the file. Raises JournalTooNew, JournalFull, sqlite3.DatabaseError."""
@@ -144,9 +153,14 @@ class Journal:
     async def transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in a transaction, committed when it returns and rolled back when it raises.
 
-        It runs once more where the disk was full and the reserve gave room. Raises JournalFull.
+        It runs once more where the disk was full and the reserve gave room. `on_change` is called
+        after those that wrote something. Raises JournalFull.
         """
-        return await self._run(lambda: self._with_room(lambda: self._in_transaction(work)))
+        result = await self._run(lambda: self._with_room(lambda: self._in_transaction(work)))
+        if self._has_changed:
+            self._has_changed = False
+            self.on_change()
+        return result
 
     async def transact_when_possible(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `transact`; while the disk is full try again, without limit."""
@@ -212,9 +226,11 @@ class Journal:
         if self._connection is None:
             raise RuntimeError("the journal is not open")
         self._connection.execute("BEGIN IMMEDIATE")
+        changes = self._connection.total_changes
         try:
             result = work(self._connection)
             self._connection.execute("COMMIT")
+            self._has_changed |= self._connection.total_changes != changes
         except BaseException:
             # SQLite may have rolled back by itself, as it does when the disk is full.
             if self._connection.in_transaction:

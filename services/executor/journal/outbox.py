@@ -24,7 +24,7 @@ REQUEST_TIMEOUT_SECONDS: Final = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class Outbox:
-    """Sends until answered; `wake` after every transaction that stages something."""
+    """Sends until answered; what a transaction stages is sent at once."""
 
     journal: Journal
     bus: Bus
@@ -32,6 +32,9 @@ class Outbox:
     _releases_due: asyncio.Event = field(default_factory=asyncio.Event)
     _sending_events: asyncio.Lock = field(default_factory=asyncio.Lock)
     _sending_releases: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self.journal.on_change = self.wake
 
     def wake(self) -> None:
         self._events_due.set()

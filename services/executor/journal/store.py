@@ -95,6 +95,12 @@ def recall_start(connection: sqlite3.Connection, command: StartExperiment) -> St
     earlier = connection.execute(
         "SELECT attempt_id FROM attempt WHERE reservation_id = ?", (command.reservation_id.bytes,)
     ).fetchone()
+    kept = connection.execute("SELECT reservation_id, attempt_id FROM kept_engine").fetchall()
+    kept_pair = (
+        command.reservation_id.bytes,
+        command.kept_from.bytes if command.kept_from else None,
+    )
+    is_kept = kept_pair in {(row["reservation_id"], row["attempt_id"]) for row in kept}
     epochs = {device.uuid: _largest_on(connection, device) for device in devices}
     return StartHistory(
         is_fenced=_holds(
@@ -102,9 +108,12 @@ def recall_start(connection: sqlite3.Connection, command: StartExperiment) -> St
         ),
         is_cancelled=_holds(connection, "cancelled_attempt", "attempt_id", command.attempt_id),
         device_epochs={uuid: epoch for uuid, epoch in epochs.items() if epoch},
-        attempt_of_reservation=UUID(bytes=earlier["attempt_id"]) if earlier is not None else None,
+        attempt_of_reservation=(
+            UUID(bytes=earlier["attempt_id"]) if earlier is not None and not is_kept else None
+        ),
         blocking_attempts=tuple(other_ids),
-        unfinished=len(unfinished),
+        unfinished=len(unfinished) + len(kept) - is_kept,
+        is_kept=is_kept,
     )
 
 

@@ -37,6 +37,7 @@ CHUNK_BYTES: Final = 384 * 1024
 RETRY_SECONDS: Final = 1.0
 TAIL_BYTES: Final = 512 * 1024
 MAX_LOSSES: Final = 256
+ROTATE_SECONDS: Final = 0.25
 
 
 class LogIndex(Struct, frozen=True, kw_only=True):
@@ -109,6 +110,17 @@ class EngineLog:
         with self._lock, contextlib.suppress(OSError):
             if self._count_kept_bytes() > self.limit_bytes - self.limit_bytes // 4:
                 self._drop_before(self._beginning_of_last(self.limit_bytes // 2))
+
+    async def keep_bounded(self) -> None:
+        """Rotate it now and then, until cancelled."""
+        while True:
+            await asyncio.to_thread(self.rotate)
+            await asyncio.sleep(ROTATE_SECONDS)
+
+    def link_from(self, path: Path) -> None:
+        """Have it read at another path too: by an attempt that goes on with its engine."""
+        for link, target in ((path, self.path), (_index_path(path), _index_path(self.path))):
+            link.symlink_to(target)
 
     def tail(self, lines: int) -> str:
         """The last lines, and what is written of an unfinished one; nothing if there is no log."""

@@ -6,6 +6,7 @@ from schemas.executor.attempts import Runtime
 from services.executor.engines.engines_file import load_engines, load_images
 from services.executor.journal.journal import Journal
 from services.executor.runtimes.docker.runtime import DockerRuntime
+from services.executor.runtimes.endpoint import EndpointRuntime
 from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.kubernetes.compile_cache import PodCaches
 from services.executor.runtimes.kubernetes.preflight import Preflight
@@ -23,6 +24,7 @@ def host_runtimes(settings: ExecutorSettings, journal: Journal) -> Mapping[Runti
     runtimes: tuple[EngineRuntime, ...] = (
         DockerRuntime(settings),
         ProcessRuntime(settings, journal, load_engines(settings.engines_file)),
+        EndpointRuntime(settings.endpoint_host_names),
     )
     return {runtime.kind: runtime for runtime in runtimes}
 

@@ -175,6 +175,7 @@ class ProcessRuntime:
             served_model_name=command.benchmark.model_name or command.engine.model,
             rank_parameters=rank_parameters,
             engines=self.engines,
+            variables=command.engine.env,
         )
 
     def _missing(self, engine: Engine) -> str | None:

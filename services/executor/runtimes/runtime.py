@@ -18,7 +18,14 @@ from schemas.executor.attempts import EngineSpec, Failure, Runtime, RuntimeOffer
 from services.executor.host.processes import ProcessMark, WorkloadLabel
 from shared.errors import StewardError
 
+CERTIFICATE: Final = "engine.crt"
 SIGNALLED: Final = 128  # and a signal's number: the exit code of what it ended in a container
+
+
+def certificate_in(directory: Path) -> Path | None:
+    """Return the certificate of the engine of an attempt, by the attempt's directory."""
+    path = directory / CERTIFICATE
+    return path if path.is_file() else None
 
 
 class RuntimeUnavailable(StewardError):
@@ -97,6 +104,16 @@ class Launch:
     take_cache: Callable[[str], Path | None] = lambda _: None
     bound: Callable[[EnginePod], Awaitable[None]] = _nowhere
     image_known: Callable[[str], Awaitable[None]] = _nowhere
+
+    @property
+    def certificate_path(self) -> Path:
+        """Return the path for the certificate of an engine that speaks TLS."""
+        return self.directory / CERTIFICATE
+
+    @property
+    def certificate(self) -> Path | None:
+        """The one certificate that the engine may show; None of one that speaks plain HTTP."""
+        return certificate_in(self.directory)
 
     @property
     def ends_when(self) -> str:

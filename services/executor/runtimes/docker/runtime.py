@@ -271,6 +271,7 @@ class DockerRuntime:
                 rank_parameters=rank_parameters,
                 host=LOOPBACK if is_rank else ANY_ADDRESS,
                 port=port,
+                variables=command.engine.env,
             ),
             mounts=model.mounts,
             listens_on=port,

@@ -18,7 +18,7 @@ from services.executor.runtimes.kubernetes.effective import differences
 from services.executor.runtimes.kubernetes.ending import ObjectsEnding
 from services.executor.runtimes.kubernetes.kinds import Object, Service
 from services.executor.runtimes.kubernetes.logs import PodLogFollower, tail_of
-from services.executor.runtimes.kubernetes.plan import Plan
+from services.executor.runtimes.kubernetes.plan import Plan, service_host
 from services.executor.runtimes.kubernetes.sight import Sight, image_of, sight_of
 from services.executor.runtimes.kubernetes.watched import EngineObjects
 from services.executor.runtimes.readiness import LOG_LINES_READ, PROBE_TIMEOUT_SECONDS, is_ready
@@ -29,6 +29,7 @@ from shared.kubernetes.kinds import SERVICES
 from shared.kubernetes.objects.pods import PodDetails
 from shared.kubernetes.ome import ENGINE_CONTAINER
 from shared.labels import RESERVATION_LABEL
+from shared.tls.contexts import trusting
 from shared.waiting import cancel_and_wait
 
 PROBE_AGAIN_SECONDS: Final = 0.5
@@ -80,7 +81,10 @@ class EngineDeployment:
         timeout = aiohttp.ClientTimeout(total=PROBE_TIMEOUT_SECONDS)
         path = self.plan.command.readiness_path
         self._objects.follow()
-        async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
+        connector = aiohttp.TCPConnector(ssl=trusting(self.launch.certificate))
+        async with aiohttp.ClientSession(
+            connector=connector, timeout=timeout, trust_env=False
+        ) as session:
             while True:
                 sight = await self._sight()
                 self.launch.report(sight.message)
@@ -192,15 +196,17 @@ class EngineDeployment:
             return ""
         access, port = self.cluster.settings.cluster_access, self.plan.image.port
         status = workload.status
+        scheme = "http" if self.plan.tls is None else "https"
         if access == "pod" and pod.status.pod_ip:
-            return f"http://{_host(pod.status.pod_ip)}:{port}"
+            return f"{scheme}://{_host(pod.status.pod_ip)}:{port}"
         if self.plan.kind is Runtime.OME:
             address = status.address.url if status.address is not None else ""
             return (status.url or address).rstrip("/")
         if access == "node_port" and pod.status.host_ip:
             node_port = await self._node_port()
-            return f"http://{_host(pod.status.host_ip)}:{node_port}" if node_port else ""
-        return f"http://{self.name}.{self.plan.namespace}.svc:{port}" if access == "service" else ""
+            return f"{scheme}://{_host(pod.status.host_ip)}:{node_port}" if node_port else ""
+        host = service_host(self.launch.command, self.plan.namespace)
+        return f"{scheme}://{host}:{port}" if access == "service" else ""
 
     async def _node_port(self) -> int | None:
         try:

@@ -25,6 +25,7 @@ from services.executor.runtimes.kubernetes.plan import (
     workload_name,
 )
 from services.executor.runtimes.kubernetes.secrets import secret_variables
+from services.executor.runtimes.kubernetes.tls import readiness_probe, tls_mounts, tls_volumes
 from services.executor.runtimes.runtime import Launch
 from services.executor.settings import ExecutorSettings
 from shared.accelerator_rules.advice import advise_environment
@@ -47,7 +48,6 @@ MODEL_VOLUME: Final = "model"
 COMPILED_VOLUME: Final = "compiled"
 SHARED_MEMORY: Final = "shared-memory"
 CLAIM_NAME: Final = "gpus"
-PROBE_SECONDS: Final = 5
 # The toleration that the device plugin's own documentation gives every pod with GPUs.
 TOLERATIONS: Final = ({"key": GPU_RESOURCE, "operator": "Exists"},)
 
@@ -207,12 +207,7 @@ class _Maker:
             "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}],
             "resources": self._resources(),
             "volumeMounts": self._mounts(),
-            "readinessProbe": {
-                "httpGet": {"path": plan.command.readiness_path, "port": port},
-                "periodSeconds": PROBE_SECONDS,
-                "timeoutSeconds": PROBE_SECONDS,
-                "failureThreshold": 3,
-            },
+            "readinessProbe": readiness_probe(plan),
             "securityContext": {
                 "allowPrivilegeEscalation": False,
                 "privileged": False,
@@ -338,7 +333,7 @@ class _Maker:
         if (cache := self._plan.cache) is not None:
             mount = {"name": COMPILED_VOLUME, "mountPath": CONTAINER_TARGET}
             mounts.append({**mount, "subPath": cache.directory})
-        return mounts
+        return [*mounts, *tls_mounts(self._plan)]
 
     def pod_parts(self) -> Object:
         """Return the fields of the pod that do not say where it runs."""
@@ -351,6 +346,7 @@ class _Maker:
             volumes.append({"name": MODEL_VOLUME, "persistentVolumeClaim": source})
         if (cache := self._plan.cache) is not None:
             volumes.append({"name": COMPILED_VOLUME, **cache.volume.source})
+        volumes += tls_volumes(self._plan, self._name)
         made: Object = {
             "enableServiceLinks": False,
             "automountServiceAccountToken": False,

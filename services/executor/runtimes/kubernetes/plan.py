@@ -28,11 +28,22 @@ class NamedModel(Struct, frozen=True, kw_only=True):
     spec: BaseModelSpec
 
 
+class EngineTls(Struct, frozen=True):
+    """The key of an engine's server and its certificate, both PEM."""
+
+    key: str
+    certificate: str
+
+    def __repr__(self) -> str:
+        return "EngineTls()"
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """What the objects are made from, beside the launch. `command` is complete.
 
     `rank` of `size` pods of one engine, of which the placement is its own; 0 serves. OME spreads
-    all ranks but the first over `worker_nodes`, in an order that is its own.
+    all ranks but the first over `worker_nodes`, in an order that is its own. With `tls` it speaks
+    nothing else; None: plain HTTP.
     """
 
     kind: Runtime
@@ -44,6 +55,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     placement: ClusterPlacement
     model: NamedModel | None = None
     cache: PodCache | None = None
+    tls: EngineTls | None = None
     rank: int = 0
     size: int = 1
     worker_nodes: tuple[ClusterNodeName, ...] = ()
@@ -76,6 +88,11 @@ def rank_name(command: StartExperiment, rank: int) -> str:
 def leader_address(command: StartExperiment, namespace: str) -> str:
     """Return where the ranks of one engine meet: the address of rank 0's pod."""
     return f"{workload_name(command)}{RANKS}.{namespace}.svc"
+
+
+def service_host(command: StartExperiment, namespace: str) -> str:
+    """Return the name of the Service that leads to the engine, inside the cluster."""
+    return f"{workload_name(command)}.{namespace}.svc"
 
 
 def workload_name(command: StartExperiment) -> str:

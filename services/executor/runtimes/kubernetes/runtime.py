@@ -8,6 +8,7 @@ from uuid import UUID
 from schemas.cluster.kubernetes import KubernetesSpec
 from schemas.errors import ErrorCode
 from schemas.executor.attempts import EngineSpec, Runtime, RuntimeOffer, StartExperiment
+from services.executor.domain.traffic import ALLOW_PLAINTEXT, TLS
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.engine_table import SWITCHED_OFF
@@ -35,7 +36,8 @@ from services.executor.runtimes.kubernetes.plan import (
 from services.executor.runtimes.kubernetes.preflight import Preflight
 from services.executor.runtimes.kubernetes.ranks import EngineRanks, RankLog, places_of
 from services.executor.runtimes.kubernetes.references import ResolvedNames, resolve
-from services.executor.runtimes.kubernetes.secrets import owns_secret, secret_object
+from services.executor.runtimes.kubernetes.secrets import owns_secret, secret_data, secret_object
+from services.executor.runtimes.kubernetes.tls import check_traffic, make_engine_tls
 from services.executor.runtimes.runtime import Labels, Launch, RuntimeUnavailable, Workload
 from services.executor.settings import ExecutorSettings
 from shared.accelerator_rules.cuda_versions import image_cuda
@@ -55,6 +57,9 @@ from shared.waiting import within
 
 WORKLOADS_SECONDS: Final = 20.0
 TEMPLATE: Final = "{{"
+_OME_PLAINTEXT: Final = (
+    f"OME leads to engines by plain HTTP: use mode 'kubernetes', {ALLOW_PLAINTEXT}"
+)
 _HOST_PATHS: Final = "its engines file mounts directories of a host, which pods do not get"
 
 
@@ -134,6 +139,7 @@ class KubernetesRuntime:
         image.reference(command.engine.image_tag)
         if command.cluster.other_nodes:
             self._check_ranks(image)
+        check_traffic(command, self._settings)
         made = self._command(image, command, command.engine.model, command.engine.model)
         if self.kind is not Runtime.OME:
             return
@@ -180,7 +186,7 @@ class KubernetesRuntime:
         try:
             for made in objects_of(launch, plans, self._settings):
                 uid = await self._cluster.apply(made, finding, launch.labels.epoch or 0)
-                if launch.secrets and owns_secret(made, command):
+                if secret_data(launch, plans[0]) and owns_secret(made, command):
                     secret = secret_object(launch, plans[0], self._settings, made, uid)
                     await self._cluster.make_secret(secret)
         except AttemptFailed:
@@ -201,7 +207,9 @@ class KubernetesRuntime:
         is_of_ome = self.kind is Runtime.OME and len(places) > 1
         if is_of_ome:
             await require_leader_worker_sets(self._cluster)
-        cache = None
+        cache, tls = None, None
+        if self._speaks_tls:
+            tls = make_engine_tls(command, namespace, launch.certificate_path)
         if len(places) == 1:
             cache = await self._caches.take(command, namespace, resolved.reference)
         return [
@@ -226,6 +234,7 @@ class KubernetesRuntime:
                 placement=place,
                 model=resolved.model,
                 cache=cache,
+                tls=tls,
                 rank=rank,
                 size=len(places),
                 worker_nodes=command.cluster.other_nodes if is_of_ome else (),
@@ -316,7 +325,15 @@ class KubernetesRuntime:
     def _missing(self, image: EngineImage) -> str | None:
         if image.engine.simulated and not self._settings.allow_simulated_engine:
             return SWITCHED_OFF
+        if self._speaks_tls and self.kind is Runtime.OME:
+            return _OME_PLAINTEXT
+        if self._speaks_tls and image.engine.tls_flags is None:
+            return f"it serves no HTTPS: take another engine, {ALLOW_PLAINTEXT}"
         return _HOST_PATHS if image.mounts else image.missing()
+
+    @property
+    def _speaks_tls(self) -> bool:
+        return self._settings.engine_traffic == TLS
 
     def _image(self, command: StartExperiment) -> EngineImage:
         name = command.engine.engine.lower()
@@ -351,6 +368,8 @@ class KubernetesRuntime:
             command.engine.parameters,
             served_model_name=served_model_name,
             rank_parameters=rank_parameters,
+            with_tls=self._speaks_tls,
+            variables=command.engine.env,
         )
 
     async def _resolve(self, command: StartExperiment) -> ResolvedNames:

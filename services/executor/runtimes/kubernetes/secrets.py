@@ -1,4 +1,5 @@
-"""The Secret of one attempt: what its engine's pods are given of its task's secrets.
+"""The Secret of one attempt: what its engine's pods are given of its task's secrets, and the key
+and certificate of its server.
 
 It is made after what makes the pods, whose it is, and goes with it: the executor needs no right to
 read or to delete a Secret. Kubelet waits for it.
@@ -9,6 +10,7 @@ from typing import Any
 from schemas.executor.attempts import StartExperiment
 from services.executor.runtimes.kubernetes.kinds import Object
 from services.executor.runtimes.kubernetes.plan import Plan, finding_labels, workload_name
+from services.executor.runtimes.kubernetes.tls import tls_data
 from services.executor.runtimes.runtime import Launch
 from services.executor.settings import ExecutorSettings
 from shared.labels import ATTEMPT_LABEL
@@ -21,6 +23,11 @@ def secret_variables(launch: Launch) -> list[dict[str, Any]]:
         {"name": variable, "valueFrom": {"secretKeyRef": {"name": name, "key": variable}}}
         for variable in launch.secrets
     ]
+
+
+def secret_data(launch: Launch, plan: Plan) -> dict[str, str]:
+    """Return what is in the Secret; there is none without."""
+    return {**launch.secrets, **tls_data(plan.tls)}
 
 
 def owns_secret(made: Object, command: StartExperiment) -> bool:
@@ -53,5 +60,5 @@ def secret_object(
             "ownerReferences": [reference],
         },
         "immutable": True,
-        "stringData": dict(launch.secrets),
+        "stringData": secret_data(launch, plan),
     }
