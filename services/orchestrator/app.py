@@ -5,7 +5,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from schemas.orchestrator.experiments import OrchestratorCommandRecorded
+from services.orchestrator.endpoints import EndpointStarts
 from services.orchestrator.event_handlers import EventHandlers, event_routes
+from services.orchestrator.handlers.leaders import LeaderHandlers, leader_routes
 from services.orchestrator.handlers.presets import PresetHandlers, preset_routes
 from services.orchestrator.handlers.secrets import SecretHandlers, secret_routes
 from services.orchestrator.handlers.start_messages import StartMessages
@@ -89,6 +91,7 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
         routes=[
             *submission_routes(submissions),
             *request_routes(handlers),
+            *leader_routes(LeaderHandlers(database)),
             *preset_routes(PresetHandlers(database)),
             *secret_routes(SecretHandlers(database, _key_ring(settings))),
             *event_routes(events),
@@ -99,6 +102,7 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
             "search_library": library.run,
             "postponed_tasks": events.run_postponed,
             "preparations": preparations.run,
+            "endpoints": EndpointStarts(database, bus, progress, events).run,
         },
         on_reply=events.on_reply,
         on_new_stream=resync.resync_now,

@@ -23,6 +23,7 @@ from schemas.executor.attempts import (
     StartExperiment,
 )
 from schemas.executor.running import RunningAttempt
+from schemas.gpus.device_grant import DeviceGrant
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.results.measurements import ExperimentSummarized, GpuMonitoring
 from schemas.scheduler.reservations import (
@@ -36,7 +37,7 @@ from schemas.scheduler.reservations import (
 )
 from schemas.task.benchmark import BenchmarkMetrics
 from schemas.task.strategies import Strategy
-from services.orchestrator.domain.lifecycle import deadlines, running, waiting
+from services.orchestrator.domain.lifecycle import deadlines, endpoints, running, waiting
 from services.orchestrator.domain.lifecycle.waiting import Grant, ReservationEnd
 from services.orchestrator.domain.records import Attempt, Decision, Experiment, Task
 from services.orchestrator.ledger import attempt_rows, offer_rows, task_rows
@@ -189,6 +190,21 @@ class EventHandlers:
             lambda t, e, a: waiting.on_grant(t, e, a, grant, utcnow()),
         )
         self.lease_wake.set()
+
+    async def apply_endpoint_start(
+        self, attempt_id: UUID, executor_id: str, devices: tuple[DeviceGrant, ...]
+    ) -> None:
+        """Start a waiting attempt at a server that runs already."""
+        await self._apply(
+            _by_attempt(attempt_id),
+            lambda t, e, a: endpoints.start(t, e, a, executor_id, devices, utcnow()),
+        )
+
+    async def apply_endpoint_failed(self, attempt_id: UUID, reason: str) -> None:
+        """Fail an attempt that waited for too long for an executor."""
+        await self._apply(
+            _by_attempt(attempt_id), lambda _, e, a: waiting.fail(e, a, reason, utcnow())
+        )
 
     async def apply_end(self, reservation_id: UUID, end: ReservationEnd) -> None:
         async def transact(proposals: Proposals) -> None:

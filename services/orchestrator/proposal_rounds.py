@@ -10,7 +10,7 @@ from uuid import UUID
 from schemas.base import Command
 from schemas.errors import Accepted, Reply
 from services.orchestrator.domain.installation.installation import Installation
-from services.orchestrator.domain.plan.planner import Planner
+from services.orchestrator.domain.plan.task_planner import TaskPlanner
 from services.orchestrator.domain.progress.next_actions import TaskActions, next_actions
 from services.orchestrator.domain.progress.proposals import Answer, Question, answer
 from services.orchestrator.domain.progress.snapshot import TaskSnapshot
@@ -49,7 +49,7 @@ class Proposals:
 
 
 async def answer_in_thread(
-    question: Question, task: Task, installation: Installation, planner: Planner | None = None
+    question: Question, task: Task, installation: Installation, planner: TaskPlanner | None = None
 ) -> Answer:
     """Answer a question without holding up others: its arithmetic takes some 50 ms."""
     reply = await asyncio.to_thread(answer, question, task, installation, planner)
@@ -59,7 +59,7 @@ async def answer_in_thread(
 
 
 async def decide_answered(
-    snapshot: TaskSnapshot, installation: Installation, planner: Planner, now: datetime
+    snapshot: TaskSnapshot, installation: Installation, planner: TaskPlanner, now: datetime
 ) -> TaskActions:
     """Decide what a task does that is about to be stored, its first proposal answered."""
     actions = next_actions(snapshot, installation, now, new_id)

@@ -76,7 +76,8 @@ class Resync:
             if attempt.outcome is AttemptOutcome.SUCCEEDED:
                 await self._query_results(attempt)
             elif attempt.executor_id is None:
-                await self._query_scheduler(attempt)
+                if attempt.has_reservation:
+                    await self._query_scheduler(attempt)
             else:
                 by_executor[attempt.executor_id].append(attempt)
         for executor_id, attempts in by_executor.items():
@@ -131,6 +132,9 @@ class Resync:
         They are free because the node or an administrator confirmed that nothing of it runs. After
         a release the executor knows an outcome, and is waited for unless that is overdue.
         """
+        if not attempt.has_reservation:
+            await self._check_overdue_at_server(attempt)
+            return
         view = await self._reservation(attempt)
         if view is None or view.quarantined:
             return
@@ -142,6 +146,14 @@ class Resync:
         await self.handlers.apply_stop_confirmed(
             attempt.attempt_id, f"{reason}: {view.reason}" if view.reason else reason
         )
+
+    async def _check_overdue_at_server(self, attempt: Attempt) -> None:
+        """End an attempt at a server that runs already, once its stop had time to be obeyed: the
+        load ends with its executor, or by the executor's own deadline.
+        """
+        if attempt.overdue_at is not None and utcnow() >= attempt.overdue_at + self.grace:
+            reason = f"{attempt.executor_id} does not answer how it ended"
+            await self.handlers.apply_stop_confirmed(attempt.attempt_id, reason)
 
     async def _query_results(self, attempt: Attempt) -> None:
         query = GetSummary(experiment_id=attempt.experiment_id)

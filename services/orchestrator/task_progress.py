@@ -11,11 +11,20 @@ from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.task_file import GpuPreferences
 from schemas.task.trust import RunInfo
 from services.orchestrator.domain.installation.installation import Installation
-from services.orchestrator.domain.lifecycle import waiting
+from services.orchestrator.domain.lifecycle import keeping, waiting
+from services.orchestrator.domain.lifecycle.endpoints import commands_of
+from services.orchestrator.domain.lifecycle.keeping import LeftEngine
 from services.orchestrator.domain.progress.next_actions import TaskActions, next_actions
 from services.orchestrator.domain.progress.requests import request_gpus
-from services.orchestrator.domain.records import Decision, Experiment, Task, same_again
+from services.orchestrator.domain.records import (
+    Attempt,
+    Decision,
+    Experiment,
+    Task,
+    same_again,
+)
 from services.orchestrator.ledger import (
+    attempt_rows,
     decision_writer,
     experiment_rows,
     offer_rows,
@@ -26,6 +35,7 @@ from services.orchestrator.ledger.snapshots import load_snapshot
 from services.orchestrator.planning import quality_verdicts
 from services.orchestrator.proposal_rounds import PostponedTasks, ProposalNeededError, Proposals
 from shared.clock import utcnow
+from shared.engines.variants import variant_of
 from shared.ids import new_id
 from shared.postgres.commands import stage_with_commands
 from shared.postgres.database import Connection, Database
@@ -41,7 +51,7 @@ class _Messages:
     def note(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:
             self.events += decision.events
-            self.commands += decision.commands
+            self.commands += commands_of(decision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +174,19 @@ class Progress:
                 waiting.cancel_unstarted(experiment, actions.cancelled_because, now)
                 for experiment in await experiment_rows.find_unfinished(connection, task.task_id)
                 if experiment.state is ExperimentState.PENDING
+                and actions.cancelled_engine in {None, variant_of(experiment.parameters)}
             ]
-        repeated = await _repeat(connection, actions, now)
-        requesting = (*actions.requesting, *repeated)[: actions.room]
+        repetitions = await _repeat(connection, actions, now)
+        repeated = [experiment for experiment, _ in repetitions]
+        kept = [(experiment, engine) for experiment, engine in repetitions if engine is not None]
+        decisions += [
+            keeping.go_on_with(task, experiment, engine, now, new_id())
+            for experiment, engine in kept
+        ]
+        passed_on = [engine.attempt for _, engine in kept]
+        decisions += await _leave(connection, passed_on, actions.let_go, now)
+        fresh = [experiment for experiment, engine in repetitions if engine is None]
+        requesting = (*actions.requesting, *fresh)[: actions.room]
         facts = await past_runs.load_facts(connection, gpus, requesting)
         decisions += [
             request_gpus(
@@ -181,16 +201,49 @@ class Progress:
         )
 
 
-async def _repeat(connection: Connection, actions: TaskActions, now: datetime) -> list[Experiment]:
-    """Return the further runs of configurations that have been measured."""
+async def let_go_all(connection: Connection, task: Task, reason: str) -> list[Decision]:
+    """Decide the end of all engines that attempts of a task have left up."""
+    attempts = await attempt_rows.find_left(connection, task.task_id)
+    return await _leave(connection, (), attempts, utcnow(), reason)
+
+
+async def _leave(
+    connection: Connection,
+    passed_on: Sequence[Attempt],
+    let_go: Sequence[Attempt],
+    now: datetime,
+    reason: str = "nothing more is measured on it",
+) -> list[Decision]:
+    """Decide about attempts whose engines another run goes on with, or none does."""
+    if not passed_on and not let_go:
+        return []
+    ids = [attempt.experiment_id for attempt in (*passed_on, *let_go)]
+    experiments = await experiment_rows.find_all(connection, ids)
+    return [
+        *(keeping.pass_on(experiments[a.experiment_id], a, now) for a in passed_on),
+        *(keeping.let_go(experiments[a.experiment_id], a, reason, now) for a in let_go),
+    ]
+
+
+async def _repeat(
+    connection: Connection, actions: TaskActions, now: datetime
+) -> list[tuple[Experiment, LeftEngine | None]]:
+    """Return the further runs of configurations that have been measured, and which engines that
+    are up they go on with.
+    """
     if not actions.repetitions:
         return []
     first_ids = [repetition.first_id for repetition in actions.repetitions]
     firsts = await experiment_rows.find_all(connection, first_ids)
-    runs = []
+    runs: list[tuple[Experiment, LeftEngine | None]] = []
     for repetition in actions.repetitions:
         first, check = firsts.get(repetition.first_id), repetition.check
         if first is not None:
-            run = RunInfo(role=check.role, repeats=check.repeats, seed=check.seed)
-            runs.append(same_again(first, repetition.ordinal, run, new_id(), now, check.reason))
+            further, spec = repetition.further, actions.task.file.optimization
+            use = ""
+            if further.left_engine is None:
+                use = keeping.fresh_text(first, further.fresh_because, is_asked=spec.keep_engine)
+            run = RunInfo(role=check.role, repeats=check.repeats, seed=check.seed, engine_use=use)
+            experiment = same_again(first, repetition.ordinal, run, new_id(), now, check.reason)
+            runs.append((experiment, further.left_engine))
     return runs

@@ -126,7 +126,7 @@ def experiment_view(
         created_at=experiment.created_at,
         started_at=experiment.started_at,
         finished_at=experiment.finished_at,
-        reservation_id=newest.reservation_id if newest else None,
+        reservation_id=newest.reservation_id if newest and newest.has_reservation else None,
         executor_id=granted[-1].executor_id if granted else None,
         objective_score=experiment.objective_score,
         metrics=experiment.metrics if is_scored else None,
@@ -147,8 +147,14 @@ def experiment_view(
         preflight=experiment.preflight,
         predicted_score=experiment.predicted_score,
         memory_estimate=experiment.memory_estimate,
-        prepared=messages.get(waiting.attempt_id, "") if waiting is not None else "",
+        prepared=_describe_preparation(waiting, messages) if waiting is not None else "",
     )
+
+
+def _describe_preparation(waiting: Attempt, messages: Mapping[UUID, str]) -> str:
+    if not waiting.has_reservation:
+        return "waits for its turn at the server, or for an executor that can measure it"
+    return messages.get(waiting.attempt_id, "")
 
 
 def plan_view(task: TaskFile, plan: Plan) -> TaskPlan:
@@ -156,7 +162,7 @@ def plan_view(task: TaskFile, plan: Plan) -> TaskPlan:
     shown_experiments = plan.experiments[:MAX_SHOWN_EXPERIMENTS]
     hidden = len(plan.experiments) - len(shown_experiments)
     notes = [f"{hidden} further experiments are not shown"] if hidden else []
-    terms = memory_terms(plan.experiments or plan.samples)
+    terms = memory_terms(plan.experiments or plan.samples) if task.endpoint is None else ()
     return bound_answer(
         TaskPlan(
             mode=plan.mode,
@@ -212,9 +218,9 @@ def _failure(failure: Failure | None, *, with_logs: bool) -> Failure | None:
 
 
 def _gpu_info(experiment: Experiment, attempt: Attempt) -> GpuInfo:
-    cluster = attempt.cluster
+    cluster, devices = attempt.cluster, experiment.engine.devices_read(attempt.devices)
     return gpu_info_of(
-        attempt.devices,
-        count=cluster.total_gpus if cluster is not None else len(attempt.devices),
+        devices,
+        count=cluster.total_gpus if cluster is not None else len(devices),
         world_size=world_size_given(experiment.engine.parameters | experiment.parameters),
     )

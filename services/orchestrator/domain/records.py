@@ -229,7 +229,10 @@ class Attempt(Struct, frozen=True, kw_only=True):
     It is closed when nothing of it runs and nothing will; an attempt that was granted then has its
     one outcome. `is_accepted`: the executor renews the lease from there on. It should have ended by
     `deadline_at`; `overdue_at` is when its stop was sent because it had not. `peak_memory_mb`: see
-    `ExperimentSummarized`.
+    `ExperimentSummarized`. Until `kept_until` its engine stays up for a further run; it is
+    `held_until` then, where that is later than its end. It goes on itself with the engine of the
+    attempt `kept_from`, started for the run `kept_start`. `has_reservation` False: of a server
+    that runs already, for which the scheduler grants nothing.
     """
 
     attempt_id: UUID
@@ -240,6 +243,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     requested_at: datetime
     reservation_revision: int = -1
     reservation_ended: bool = False
+    has_reservation: bool = True
     attempt_revision: int = -1
     executor_id: str | None = None
     epoch: int | None = None
@@ -260,6 +264,10 @@ class Attempt(Struct, frozen=True, kw_only=True):
     finished_at: datetime | None = None
     closed_at: datetime | None = None
     peak_memory_mb: int | None = None
+    kept_until: datetime | None = None
+    held_until: datetime | None = None
+    kept_from: UUID | None = None
+    kept_start: int | None = None
 
     @property
     def node_ids(self) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """New tasks: planned in this installation, and stored or only shown."""
 
 import asyncio
-from dataclasses import dataclass
+import dataclasses
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from schemas.errors import Accepted, ErrorCode, Reply
 from schemas.orchestrator.experiments import ExperimentState, SubmitTask, TaskState
+from schemas.orchestrator.uploads import ListUploadUses, UploadUses
 from schemas.orchestrator.views import TaskPlan, ValidateTask
 from schemas.task.benchmark import BenchmarkTool
 from schemas.task.task_file import TaskFile
@@ -21,9 +23,11 @@ from services.orchestrator.domain.plan.plan import refuse_missing
 from services.orchestrator.domain.progress.next_actions import TaskActions
 from services.orchestrator.domain.progress.snapshot import TaskSnapshot
 from services.orchestrator.domain.records import Task, new_experiment
-from services.orchestrator.ledger import past_runs, task_rows
+from services.orchestrator.ledger import past_runs, task_rows, upload_rows
 from services.orchestrator.node_names import with_node_ids
+from services.orchestrator.planning.forecaster import Answered, Forecaster
 from services.orchestrator.planning.search_library import SearchLibrary
+from services.orchestrator.planning.task_prior import prior_for
 from services.orchestrator.planning.whole_plan import (
     Surroundings,
     WholePlan,
@@ -58,6 +62,7 @@ class SubmissionHandlers:
     first_report_seconds: float
     data_dir: Path
     library: SearchLibrary
+    forecaster: Forecaster = field(default_factory=Forecaster)
 
     async def submit_task(self, command: SubmitTask) -> Reply:
         """Store a task with its experiments and request the first GPUs; or store nothing.
@@ -68,6 +73,7 @@ class SubmissionHandlers:
         self.library.want_for(command.task.optimization)
         task_file = replace(command.task, gpus=with_node_ids(command.task.gpus))
         around = await self._ask_around(task_file)
+        around = dataclasses.replace(around, answered=await self._ask_forecasts(task_file, around))
         try:
             async with self.database.transaction() as connection:
                 whole_plan = await make_whole_plan(connection, command.namespace, task_file, around)
@@ -98,6 +104,20 @@ class SubmissionHandlers:
                 connection, task_file.gpus, whole_plan.plan, around.largest_gpu_mb
             )
         return plan_view(whole_plan.file, plan)
+
+    async def list_upload_uses(self, query: ListUploadUses) -> UploadUses:
+        """Return the uploaded files that unfinished tasks of a namespace use."""
+        async with self.database.statements() as connection:
+            return UploadUses(uses=await upload_rows.list_uses(connection, query.namespace))
+
+    async def _ask_forecasts(self, task: TaskFile, around: Surroundings) -> Answered | None:
+        if task.optimization.prior is None:
+            return None
+        try:
+            prior, _ = prior_for(task, around.installation)
+        except RefusedError:
+            return None  # the plan says so
+        return await self.forecaster.ask(task, prior)
 
     async def _ask_around(self, task: TaskFile) -> Surroundings:
         """Ask once executors that start together with this service have had time to report."""
@@ -179,4 +199,5 @@ def submission_routes(handlers: SubmissionHandlers) -> list[Route]:
     return [
         command_route(handlers.submit_task, SubmitTask, workers=MAX_WAITING),
         query_route(handlers.validate_task, ValidateTask, workers=MAX_WAITING),
+        query_route(handlers.list_upload_uses, ListUploadUses),
     ]

@@ -46,7 +46,7 @@ from services.orchestrator.ledger.experiment_rows import ExperimentPlace
 from services.orchestrator.ledger.task_rows import TaskPlace
 from services.orchestrator.planning.gpu_prices import PriceCache
 from services.orchestrator.proposal_rounds import Proposals, once_with_proposals
-from services.orchestrator.task_progress import Progress
+from services.orchestrator.task_progress import Progress, let_go_all
 from services.orchestrator.views import experiment_view, spending_of, task_view
 from shared.clock import utcnow
 from shared.errors import RefusedError
@@ -102,6 +102,7 @@ class Handlers:
                 if experiment.state is ExperimentState.WAITING
                 and (attempt := await attempt_rows.open_of(connection, experiment.experiment_id))
             ]
+            decisions += await let_go_all(connection, task, "the task was paused")
             if paused is None:
                 await self.progress.write(connection, None, decisions)
             else:

@@ -14,7 +14,8 @@ from shared.postgres.database import Connection, from_json
 _LOCK_SUBJECT: Final = """
 SELECT task.record AS task, experiment.record AS experiment, attempt.record AS attempt
 FROM task JOIN attempt USING (task_id) JOIN experiment USING (experiment_id)
-WHERE attempt.{key} = $1 FOR UPDATE OF task, experiment, attempt
+WHERE attempt.{key} = $1 ORDER BY attempt.requested_at DESC, attempt.attempt_id DESC LIMIT 1
+FOR UPDATE OF task, experiment, attempt
 """
 LOCK_BY_ATTEMPT: Final = _LOCK_SUBJECT.format(key="attempt_id")
 LOCK_BY_RESERVATION: Final = _LOCK_SUBJECT.format(key="reservation_id")
@@ -37,6 +38,10 @@ SELECT EXISTS (
       AND coalesce(closed_at, 'infinity') > $3)
 """
 
+SELECT_LEFT: Final = """
+SELECT record FROM attempt WHERE task_id = $1 AND record ->> 'kept_until' IS NOT NULL
+"""
+
 SELECT_TO_RENEW: Final = """
 SELECT record FROM attempt
 WHERE needs_renewal AND NOT EXISTS (
@@ -57,7 +62,9 @@ async def lock_by_attempt(connection: Connection, attempt_id: UUID) -> Subject |
 
 
 async def lock_by_reservation(connection: Connection, reservation_id: UUID) -> Subject | None:
-    """Lock what an event of a reservation is about; None: it is of no task here."""
+    """Lock what an event of a reservation is about: the newest attempt that has it. None: it is of
+    no task here.
+    """
     return await _lock_subject(connection, LOCK_BY_RESERVATION, reservation_id)
 
 
@@ -94,6 +101,11 @@ async def did_task_hold_gpus(connection: Connection, attempt: Attempt) -> bool:
         DID_TASK_HOLD_GPUS, attempt.task_id, attempt.attempt_id, attempt.requested_at
     )
     return has_held
+
+
+async def find_left(connection: Connection, task_id: UUID) -> list[Attempt]:
+    """Return the ended attempts of a task whose engines may be up."""
+    return await select_all(connection, Attempt, SELECT_LEFT, task_id)
 
 
 async def to_renew(connection: Connection, reported_since: datetime) -> list[Attempt]:

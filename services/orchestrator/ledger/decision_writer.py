@@ -93,6 +93,7 @@ def _attempt_row(attempt: Attempt) -> tuple[Any, ...]:
     needs_renewal = (
         attempt.executor_id is not None
         and not attempt.is_accepted
+        and attempt.kept_from is None  # the executor has its lease
         and not attempt.reservation_ended
         and attempt.closed_at is None
     )

@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 from schemas.base import UtcDatetime
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.orchestrator.views import ListExperiments
-from services.orchestrator.domain.records import Attempt, Experiment
+from services.orchestrator.domain.records import Attempt, Experiment, Task
 from services.orchestrator.ledger.record_column import select_all, select_one
 from shared.postgres.database import Connection, from_json
 
@@ -53,7 +53,17 @@ SELECT_WAITING: Final = """
 SELECT attempt.record AS attempt, experiment.record AS experiment
 FROM attempt JOIN experiment USING (experiment_id)
 WHERE closed_at IS NULL AND executor_id IS NULL AND state = 'waiting'
+  AND experiment.record #>> '{engine,endpoint,url}' IS NULL
 ORDER BY (experiment.record -> 'request' ->> 'priority')::int DESC NULLS LAST, requested_at LIMIT $1
+"""
+
+LOCK_ENDPOINTS: Final = "SELECT pg_try_advisory_xact_lock(hashtext('orchestrator_endpoints'))"
+SELECT_ENDPOINTS: Final = """
+SELECT attempt.record AS attempt, experiment.record AS experiment, task.record AS task
+FROM attempt JOIN experiment USING (experiment_id) JOIN task ON task.task_id = attempt.task_id
+WHERE closed_at IS NULL AND experiment.record #>> '{engine,endpoint,url}' IS NOT NULL
+  AND experiment.state IN ('waiting', 'starting', 'running')
+ORDER BY requested_at, attempt_id LIMIT $1
 """
 
 # Those with answers, and the first that is not lost to the comparison: it may be under way still.
@@ -144,6 +154,26 @@ async def waiting(connection: Connection, limit: int) -> list[tuple[Experiment, 
     return [
         (from_json(row["experiment"], Experiment), from_json(row["attempt"], Attempt))
         for row in rows
+    ]
+
+
+async def lock_endpoints(connection: Connection) -> bool:
+    """Return whether this transaction alone may start attempts at servers now."""
+    is_locked: bool = await connection.fetchval(LOCK_ENDPOINTS)
+    return is_locked
+
+
+async def open_endpoints(
+    connection: Connection, limit: int
+) -> list[tuple[Task, Experiment, Attempt]]:
+    """Return the open attempts at servers that run already, the oldest first."""
+    return [
+        (
+            from_json(row["task"], Task),
+            from_json(row["experiment"], Experiment),
+            from_json(row["attempt"], Attempt),
+        )
+        for row in await connection.fetch(SELECT_ENDPOINTS, limit)
     ]
 
 

@@ -87,4 +87,9 @@ CREATE TABLE secret (
     PRIMARY KEY (namespace, name)
 );
 """,
+    # Several attempts, one after the other, may have the same reservation, and one engine.
+    """
+ALTER TABLE attempt DROP CONSTRAINT attempt_reservation_id_key;
+CREATE INDEX attempt_reservation ON attempt (reservation_id, requested_at);
+""",
 )

@@ -28,6 +28,7 @@ async def save_offer(connection: Connection, report: ExecutorReported, now: date
         executor_id=report.executor_id,
         runtimes=report.runtimes,
         benchmark_tools=report.benchmark_tools,
+        endpoint_engines=report.endpoint_engines,
     )
     await connection.execute(
         UPSERT_OFFER,

@@ -133,14 +133,15 @@ async def with_memory_learned(
     largest_mb: int | None = None,
 ) -> Plan:
     """The plan with the memory that its experiments would request now."""
-    past: dict[int, list[PastRun]] = {}
+    past: dict[tuple[str, str, int], list[PastRun]] = {}
     experiments, notes = [], list(plan.notes)
     learned: list[LearnedMemory] = []
     for experiment in plan.experiments:
-        gpus = experiment.request.gpus * experiment.request.nodes
-        if gpus not in past and is_learned(experiment.request, preferences):
-            past[gpus] = await past_peaks(connection, experiment.engine, experiment.request)
-        asking, memory = with_memory(experiment, preferences, past.get(gpus, ()), largest_mb)
+        engine, request = experiment.engine, experiment.request
+        key = (engine.model, engine.engine, request.gpus * request.nodes)
+        if key not in past and is_learned(request, preferences):
+            past[key] = await past_peaks(connection, engine, request)
+        asking, memory = with_memory(experiment, preferences, past.get(key, ()), largest_mb)
         experiments.append(asking)
         learned += [memory] if memory is not None else []
     if learned:

@@ -31,16 +31,24 @@ WHERE t.namespace = $1
     AND coalesce(t.record #> '{file,slo}', 'null')::jsonb = $5::jsonb
     AND coalesce(t.record #>> '{file,optimization,objective}', 'minimize_latency') = $6
     AND coalesce(t.record #>> '{file,optimization,constraints}', '') = $7
+    AND (NOT $10::boolean OR e.record -> 'engine' ->> 'image_tag' IS NOT DISTINCT FROM $11::text)
 ORDER BY t.created_at DESC, e.ordinal LIMIT $8
 """
 
 
 async def past_trials(
-    connection: Connection, namespace: str, task: TaskFile, engine: str, tool: BenchmarkTool | None
+    connection: Connection,
+    namespace: str,
+    task: TaskFile,
+    engine: str,
+    tool: BenchmarkTool | None,
+    *,
+    of_tag_alone: bool = False,
 ) -> list[tuple[str, WarmTrial]]:
     """Return past trials, each with the GPU model that it was measured on.
 
-    `engine` and `tool` are the task's.
+    `engine` and `tool` are the task's. `of_tag_alone`: those of another tag than the task's are
+    another engine's.
     """
     rows = await connection.fetch(
         SELECT_PAST,
@@ -53,6 +61,8 @@ async def past_trials(
         task.optimization.constraints,
         NEWEST,
         tool,
+        of_tag_alone,
+        task.runtime_image_tag,
     )
     return [(row["gpu_model"], _trial(row)) for row in rows]
 

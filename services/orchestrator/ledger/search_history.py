@@ -21,16 +21,18 @@ SELECT_TRIED: Final = """
 SELECT experiment_id, ordinal, state, objective_score, record -> 'parameters' AS parameters,
        record #> '{metrics,failed_levels}' AS failed_levels,
        coalesce(record ->> 'slo', '{}') AS slo,
-       record #>> '{failure,kind}' AS failure,
+       record #>> '{failure,kind}' AS failure, record ->> 'reason' AS reason,
        coalesce(record ->> 'run', '{}') AS run,
        CASE WHEN $2 THEN record -> 'metrics' END AS metrics
 FROM experiment WHERE task_id = $1 ORDER BY ordinal
 """
 
-# An attempt has its GPUs from its start; of shares of a GPU their sum.
+# An attempt has its GPUs from its start, and as long as its engine stays up for a further one; of
+# shares of a GPU their sum.
 SELECT_HELD: Final = """
 SELECT models, sum(gpu_seconds)::float8 AS gpu_seconds FROM (
-    SELECT extract(epoch FROM coalesce(a.closed_at, $2) - (a.record ->> 'started_at')::timestamptz)
+    SELECT extract(epoch FROM coalesce((a.record ->> 'held_until')::timestamptz, a.closed_at, $2)
+            - (a.record ->> 'started_at')::timestamptz)
         * coalesce((e.record #>> '{request,shares}')::float8,
                    (a.record #>> '{cluster,gpus}')::float8,
                    json_array_length(a.record -> 'devices')) AS gpu_seconds,
@@ -79,6 +81,7 @@ async def load_history(
             else None,
             failure=FailureKind(row["failure"]) if row["failure"] else None,
             run=from_json(row["run"], RunInfo),
+            reason=row["reason"] or "",
         )
         for row in rows
     ]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from schemas.orchestrator.experiments import ExperimentState
 from services.orchestrator.domain.lifecycle.budget import SPENT
 from services.orchestrator.domain.progress.snapshot import TaskSnapshot
-from services.orchestrator.domain.records import Experiment, Task
+from services.orchestrator.domain.records import Attempt, Experiment, Task
 from services.orchestrator.ledger import search_history
 from services.orchestrator.node_names import with_node_ids
 from shared.postgres.database import Connection, from_json
@@ -30,7 +30,10 @@ SELECT open.n AS open_attempts,
     CASE WHEN $4 THEN (
         SELECT record #>> '{devices,0,name}' FROM attempt
         WHERE task_id = $1 AND record #>> '{devices,0,name}' IS NOT NULL
-        ORDER BY requested_at LIMIT 1) END AS gpu_model
+        ORDER BY requested_at LIMIT 1) END AS gpu_model,
+    ARRAY(
+        SELECT record FROM attempt WHERE $5 AND task_id = $1 AND record ->> 'kept_until' IS NOT NULL
+        ORDER BY requested_at) AS left_engines
 FROM open
 """
 
@@ -51,6 +54,7 @@ async def load_snapshot(
         spec.max_parallel if task.may_start_experiments else 0,
         now - retry_pause,
         task.warm is not None,
+        spec.keep_engine and spec.is_trust_asked,
     )
     tally = json.loads(row["tally"] or "{}")
     snapshot = TaskSnapshot(
@@ -60,6 +64,7 @@ async def load_snapshot(
         open_attempts=row["open_attempts"],
         pending=tuple(from_json(record, Experiment) for record in row["pending"]),
         gpu_model=row["gpu_model"],
+        left_attempts=tuple(from_json(record, Attempt) for record in row["left_engines"]),
     )
     if task.may_start_experiments and _is_bounded(task):
         holds = await search_history.sum_held_gpus(connection, task.task_id, now)
@@ -77,7 +82,10 @@ def _is_bounded(task: Task) -> bool:
 
 
 def _needs_history(snapshot: TaskSnapshot) -> bool:
-    """Return whether the task may propose, check or end."""
+    """Return whether the task may propose, check, end or lose one of its engines."""
     task = snapshot.task
+    may_lose_any = bool(task.file.engines) and snapshot.tally.get(ExperimentState.FAILED, 0) > 0
     may_propose = task.may_start_experiments and task.may_propose
-    return snapshot.unfinished == 0 or (may_propose and snapshot.has_room_to_propose)
+    return (
+        snapshot.unfinished == 0 or may_lose_any or (may_propose and snapshot.has_room_to_propose)
+    )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from random import Random
 
 from schemas.errors import ErrorCode
+from schemas.task.modality import Modality
 from schemas.task.strategies import Strategy, names_of
 from schemas.task.task_file import TaskFile
 from services.orchestrator.domain.installation.installation import Installation
@@ -28,7 +29,11 @@ def prior_for(task: TaskFile, installation: Installation) -> tuple[Prior | None,
             path="$.optimization.prior",
         )
     shape = installation.find_shape(task.model.id_or_path)
-    prior, note = make_prior(task, shape, _mean_sizes(task.benchmark.traffic_scenarios))
+    models = [engine.model.id_or_path for engine in task.engines if engine.model is not None]
+    other_shapes = {model: installation.find_shape(model) for model in models}
+    is_text = task.benchmark.modality is Modality.TEXT  # the others have no prompts and answers
+    sizes = _mean_sizes(task.benchmark.traffic_scenarios) if is_text else None
+    prior, note = make_prior(task, shape, sizes, other_shapes)
     return prior, (note,)
 
 

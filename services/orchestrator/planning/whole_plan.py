@@ -17,9 +17,10 @@ from services.orchestrator.domain.plan.secret_names import refuse_missing_secret
 from services.orchestrator.domain.search.prior import Prior
 from services.orchestrator.domain.search.warm_start import WarmStart
 from services.orchestrator.ledger import secret_rows
+from services.orchestrator.planning.forecaster import Answered, with_forecasts
 from services.orchestrator.planning.gpu_prices import prices_for
 from services.orchestrator.planning.largest_gpu import find_largest_gpu
-from services.orchestrator.planning.task_presets import take_presets
+from services.orchestrator.planning.task_presets import has_presets, take_presets
 from services.orchestrator.planning.task_prior import prior_for
 from services.orchestrator.planning.task_warm_start import warm_start
 from shared.messaging.bus import Bus
@@ -35,6 +36,7 @@ class Surroundings:
     installation: Installation
     prices: GpuPrices | None = None
     largest_gpu_mb: int | None = None
+    answered: Answered | None = None  # by AIConfigurator; None: not asked
 
 
 class WholePlan(Struct, frozen=True, kw_only=True):
@@ -74,7 +76,7 @@ async def make_whole_plan(
         existing_names = await secret_rows.names_of(connection, namespace)
         refuse_missing_secrets(namespace, task.secrets, existing_names)
     file, preset_notes = task, NO_NOTES
-    if task.presets:
+    if has_presets(task):
         file, preset_notes = await take_presets(connection, namespace, task, installation)
     gpus, price_notes = keep_priced_gpus(file.gpus, spec.max_cost, around.prices)
     priced_file = replace(file, gpus=gpus)
@@ -87,6 +89,11 @@ async def make_whole_plan(
     prior, prior_notes = None, NO_NOTES
     if spec.prior is not None:
         prior, prior_notes = prior_for(priced_file, installation)
+        if prior is not None and around.answered is not None:
+            prior, note = await with_forecasts(connection, namespace, prior, around.answered)
+            prior_notes = (note,) if prior.forecasts is not None else (*prior_notes, note)
+        elif prior is not None and spec.prior == "aiconfigurator":
+            prior_notes = ("prior: AIConfigurator is asked when the task is submitted",)
     notes = (*preset_notes, *plan.notes, *price_notes, *warm_notes, *prior_notes)
     return WholePlan(file=file, plan=replace(plan, notes=notes), warm=warm, prior=prior)
 

@@ -54,12 +54,21 @@ class Installation:
         """Return what runs in a mode, and on which executor."""
         return self._by_mode[mode]
 
-    def find_engine(self, base_runtime: str) -> str | None:
+    def list_engines(self, mode: DeploymentMode | None = None) -> Sequence[str]:
+        """Return the engines that are known here; for servers that run already those alone of which
+        such are measured.
+        """
+        if mode is not DeploymentMode.ENDPOINT:
+            return self.engines
+        return sorted({name for offer in self.offers for name in offer.endpoint_engines})
+
+    def find_engine(self, base_runtime: str, mode: DeploymentMode | None = None) -> str | None:
         """Return the engine that a `base_runtime` names, case ignored; None if it is none here."""
-        if base_runtime in self.engines:
+        engines = self.list_engines(mode)
+        if base_runtime in engines:
             return base_runtime
         name = base_runtime.casefold()
-        return next((engine for engine in self.engines if engine.casefold() == name), None)
+        return next((engine for engine in engines if engine.casefold() == name), None)
 
     def find_engine_of_runtime(self, name: str | None) -> str | None:
         """Return the engine of a ClusterServingRuntime, as executors of clusters report it."""
@@ -101,11 +110,18 @@ class Installation:
         """Return what a task may give the engine, by the first executor; in this mode, if any
         offers it.
         """
-        runtimes = (runtime for offer in self.offers for runtime in offer.runtimes)
-        for runtime in (*(runtime for _, runtime in self.in_mode(mode)), *runtimes):
-            if engine in runtime.engine_rules:
-                return runtime.engine_rules[engine]
-        return EngineRules()
+        runtime = self._find_knowing(mode, engine)
+        return runtime.engine_rules[engine] if runtime is not None else EngineRules()
+
+    def find_variables(self, mode: DeploymentMode, engine: str) -> tuple[str, ...]:
+        """Return what a task may set of the engine's environment, by the same executor."""
+        runtime = self._find_knowing(mode, engine)
+        return runtime.task_variables if runtime is not None else ()
+
+    def _find_knowing(self, mode: DeploymentMode, engine: str) -> RuntimeOffer | None:
+        everywhere = (runtime for offer in self.offers for runtime in offer.runtimes)
+        runtimes = (*(runtime for _, runtime in self.in_mode(mode)), *everywhere)
+        return next((runtime for runtime in runtimes if engine in runtime.engine_rules), None)
 
     def find_precisions(self, model: str) -> tuple[str, ...]:
         """Return those that the model's config.json names; empty if no executor has it."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.executor.attempts import RuntimeOffer
+from schemas.executor.attempts import Runtime, RuntimeOffer
 from schemas.task.benchmark import BenchmarkTool
 from schemas.task.task_file import DeploymentMode
 from shared.engines.models import model_refusal
@@ -21,6 +21,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     executor_id: str
     runtimes: tuple[RuntimeOffer, ...]
     benchmark_tools: tuple[str, ...] = ()
+    endpoint_engines: tuple[str, ...] = ()
 
     def serves(self, mode: DeploymentMode, engine: str) -> bool:
         return any(engine in runtime.engines for runtime in self.in_mode(mode))
@@ -36,6 +37,8 @@ class Offer(Struct, frozen=True, kw_only=True):
         )
 
     def in_mode(self, mode: DeploymentMode) -> Iterator[RuntimeOffer]:
+        if mode is DeploymentMode.ENDPOINT and self.endpoint_engines:
+            return iter((RuntimeOffer(runtime=Runtime.ENDPOINT, engines=self.endpoint_engines),))
         return (runtime for runtime in self.runtimes if runtime.runtime.value == mode.value)
 
 

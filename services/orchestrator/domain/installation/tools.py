@@ -39,6 +39,32 @@ def choose_tool(requested: BenchmarkTool, serving: Sequence[Offer]) -> ToolChoic
     return ToolChoice(tool=tool, note=_note(tool, having, serving))
 
 
+def choose_for_all(requested: BenchmarkTool, servings: Sequence[Sequence[Offer]]) -> ToolChoice:
+    """Return what it means for several engines, each with the executors that may run it.
+
+    One tool that all of these engines can be measured with, or they could not be compared.
+    """
+    present = [serving for serving in servings if serving] or servings[:1]
+    choices = [choose_tool(requested, serving) for serving in present]
+    if len({choice.tool for choice in choices}) == 1:
+        return choices[0]
+    tool = next(
+        (
+            tool
+            for tool in AUTOMATIC
+            if all(any(offer.measures(tool) for offer in serving) for serving in present)
+        ),
+        choices[0].tool,
+    )
+    if tool is None:
+        return choices[0]
+    why = "as nodes of every engine have it"
+    return ToolChoice(
+        tool=tool,
+        note=f"benchmark.tool is 'auto': '{tool.value}' loads every experiment, {why}",
+    )
+
+
 def _note(
     tool: BenchmarkTool, having: dict[BenchmarkTool, list[str]], serving: Sequence[Offer]
 ) -> str:

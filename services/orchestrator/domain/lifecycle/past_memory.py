@@ -27,7 +27,10 @@ _WITHOUT_EFFECT: Final = frozenset(
     }
 )
 _TAKE_A_PART: Final = frozenset(
-    {"gpu-memory-utilization", "kv-cache-free-gpu-memory-fraction", "mem-fraction-static"}
+    {
+        *("free-gpu-memory-fraction", "gpu-memory-utilization"),
+        *("kv-cache-free-gpu-memory-fraction", "mem-fraction-static"),
+    }
 )
 
 

@@ -2,18 +2,37 @@
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from schemas.gpus.device_grant import DeviceGrant
 from schemas.results.measurements import GpuMonitoring
+from schemas.task.benchmark import BenchmarkResult
+from schemas.task.fingerprint import EngineFacts, LoadHost
 from schemas.task.trust import RunSetting
 
 
-def run_setting(
-    granted: Sequence[DeviceGrant], monitoring: GpuMonitoring, driver_versions: Mapping[str, str]
+def with_benchmark(setting: RunSetting, benchmark: BenchmarkResult) -> RunSetting:
+    """Return the setting with the host that sent the load, and the engine's version."""
+    host, engine = benchmark.load_host or LoadHost(), benchmark.engine or EngineFacts()
+    return replace(
+        setting,
+        cpu_model=host.cpu_model,
+        cpu_governor=host.cpu_governor,
+        engine_version=engine.version,
+    )
+
+
+def with_devices(
+    setting: RunSetting,
+    granted: Sequence[DeviceGrant],
+    monitoring: GpuMonitoring,
+    driver_versions: Mapping[str, str],
 ) -> RunSetting:
-    """Return the setting by the devices, those of its pod where a cluster chose them."""
+    """Return the setting with its devices, those of its pod where a cluster chose them."""
     devices = granted or monitoring.devices
     limits_w = [stats.power_limit_w.mean for stats in monitoring.gpu_stats.values()]
-    return RunSetting(
+    return replace(
+        setting,
         gpu_models=tuple(sorted({device.name for device in devices})),
         memory_total_mb=tuple(
             sorted({device.memory_total_mb for device in devices if device.memory_total_mb})

@@ -23,8 +23,9 @@ from schemas.task.slo import SloVerdict
 from schemas.task.trust import ScoreError
 from services.orchestrator.domain.lifecycle.contamination import find_throttling, of_gpus
 from services.orchestrator.domain.lifecycle.deadlines import as_timed_out, with_deadline
+from services.orchestrator.domain.lifecycle.keeping import with_engine_use
 from services.orchestrator.domain.lifecycle.retrying import Step, next_step
-from services.orchestrator.domain.lifecycle.run_setting import run_setting
+from services.orchestrator.domain.lifecycle.run_setting import with_benchmark, with_devices
 from services.orchestrator.domain.lifecycle.score_error import (
     add_errors,
     score_error,
@@ -45,6 +46,7 @@ from services.orchestrator.domain.records import (
     end,
     fields_of,
 )
+from services.orchestrator.domain.search.kept_engines import FRESH
 from shared.benchmarks.levels.level_choice import select_compared_levels
 from shared.benchmarks.verdicts.constraints import check_constraints, max_goodput, parse_constraints
 from shared.benchmarks.verdicts.ranking import score
@@ -73,7 +75,12 @@ def on_start_answered(
         ),
     )
     release: tuple[Command, ...] = ()
-    if attempt.epoch is not None:
+    if attempt.kept_from is not None:
+        # The executor gives its GPUs back itself; that the engine is gone costs no attempt.
+        refused = replace(refused, executor_stopped=True)
+        run = replace(experiment.run, engine_use=f"{FRESH}: {reply.message}")
+        experiment = replace(experiment, run=run)
+    elif attempt.epoch is not None:
         release = (give_back(attempt.reservation_id, attempt.epoch, reply.message),)
     decision = _after_outcome(task, experiment, refused, now)
     return replace(decision, commands=(*decision.commands, *release))
@@ -180,7 +187,8 @@ def on_summary(
                 cost_per_million_tokens=monitoring.cost_per_million_tokens,
             ),
         )
-        setting = run_setting(attempt.devices, monitoring, driver_versions or {})
+        devices = experiment.engine.devices_read(attempt.devices)
+        setting = with_devices(measured.run.setting, devices, monitoring, driver_versions or {})
         measured = replace(measured, run=replace(measured.run, setting=setting))
         measured = _with_disturbances(measured, monitoring, is_shared=is_shared)
     attempt = replace(attempt, peak_memory_mb=peak_memory_mb)
@@ -216,6 +224,7 @@ def _on_finished(
             failure=event.failure,
             executor_stopped=event.executor_stopped,
             image_digest=event.image_digest,
+            kept_until=event.kept_until,
             is_accepted=True,
             started_at=event.started_at,
             finished_at=event.finished_at,
@@ -223,11 +232,16 @@ def _on_finished(
         ),
     )
     run = replace(experiment.run, image_digest=event.image_digest or "")
+    run = with_engine_use(run, attempt, event)
     experiment = replace(experiment, run=run)
     if event.benchmark is not None:
         levels = select_compared_levels(event.benchmark)
         # The summary may have come before and told of throttled GPUs.
-        run = replace(run, error=add_errors(run.error, score_error(task.file, event.benchmark)))
+        run = replace(
+            run,
+            error=add_errors(run.error, score_error(task.file, event.benchmark)),
+            setting=with_benchmark(run.setting, event.benchmark),
+        )
         experiment = replace(
             experiment, run=run, slo=_judge(task, levels), answers=event.benchmark.quality
         )

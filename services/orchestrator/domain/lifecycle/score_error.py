@@ -20,10 +20,10 @@ from schemas.task.objectives import Objective
 from schemas.task.slo import SloSpec, SloVerdict
 from schemas.task.task_file import TaskFile
 from schemas.task.trust import ScoreError
+from shared.benchmarks.experiment_metrics import aggregate
 from shared.benchmarks.levels.engine_share import fastest_level, is_only_short, slowest_level
 from shared.benchmarks.levels.level_choice import select_compared_levels
 from shared.benchmarks.levels.level_text import load_text
-from shared.benchmarks.metrics import aggregate
 from shared.benchmarks.verdicts.constraints import (
     check_constraints,
     parse_constraints,

@@ -33,6 +33,7 @@ from services.orchestrator.domain.records import (
     end,
     fields_of,
 )
+from services.orchestrator.domain.search.kept_engines import keep_seconds
 from shared.gpu.model_memory import terms_text
 
 
@@ -77,6 +78,7 @@ def request_gpus(
         task_id=experiment.task_id,
         attempt_number=experiment.attempts_made + 1,
         reservation_id=reservation_id,
+        has_reservation=experiment.engine.endpoint is None,
         requested_at=now,
     )
     waiting = replace(
@@ -133,21 +135,28 @@ def on_grant(
         cluster=grant.cluster,
         benchmark_tool=task.benchmark_tool,
     )
+    is_first = model is not None and task.gpu_model is None
+    return replace(
+        start_granted(task, experiment, granted, now),
+        task=replace(task, gpu_model=model) if is_first else None,
+    )
+
+
+def start_granted(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
+    """Start an attempt whose GPUs are known."""
     starting = replace(experiment, state=ExperimentState.STARTING, revision=experiment.revision + 1)
     event = ExperimentStarting(
         **fields_of(starting, now),
         reservation_id=attempt.reservation_id,
-        executor_id=grant.executor_id,
-        devices=grant.devices,
-        cluster=grant.cluster,
+        executor_id=attempt.executor_id or "",
+        devices=attempt.devices,
+        cluster=attempt.cluster,
     )
-    is_first = model is not None and task.gpu_model is None
     return Decision(
         experiment=starting,
-        task=replace(task, gpu_model=model) if is_first else None,
-        attempt=granted,
+        attempt=attempt,
         events=(event,),
-        commands=start_of(task, experiment, granted),
+        commands=start_of(task, experiment, attempt),
     )
 
 
@@ -195,10 +204,15 @@ def on_request_refused(
     experiment: Experiment, attempt: Attempt, refused: Refused, now: datetime
 ) -> Decision | None:
     """The scheduler does not take the request."""
+    return fail(experiment, attempt, f"GPUs were refused: {refused.message}", now)
+
+
+def fail(experiment: Experiment, attempt: Attempt, reason: str, now: datetime) -> Decision | None:
+    """Fail an attempt that still waits."""
     if attempt.closed_at is not None or attempt.executor_id is not None:
         return None
     closed = replace(attempt, reservation_ended=True, closed_at=now)
-    return _fail(experiment, closed, f"GPUs were refused: {refused.message}", now)
+    return _fail(experiment, closed, reason, now)
 
 
 def withdraw(experiment: Experiment, attempt: Attempt, reason: str, now: datetime) -> Decision:
@@ -256,8 +270,16 @@ def start_of(task: Task, experiment: Experiment, attempt: Attempt) -> tuple[Star
         power_limit_w=experiment.power_limit_w,
         sm_clock_mhz=experiment.sm_clock_mhz,
         secrets=task.file.secrets,
+        keep_seconds=_keep_seconds(task, experiment),
+        kept_from=attempt.kept_from,
     )
     return (start,)
+
+
+def _keep_seconds(task: Task, experiment: Experiment) -> float | None:
+    if not task.file.optimization.keep_engine or not task.file.optimization.is_trust_asked:
+        return None
+    return keep_seconds(experiment.engine, experiment.request, experiment.run)
 
 
 def _pending(experiment: Experiment) -> Experiment:

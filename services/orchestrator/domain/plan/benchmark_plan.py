@@ -1,7 +1,5 @@
 """A task's benchmark, as executors are given it."""
 
-from typing import Final
-
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
@@ -9,59 +7,33 @@ from schemas.task.benchmark import BenchmarkSpec, BenchmarkTool
 from schemas.task.task_file import BenchmarkConfig, OptimizationSpec, TaskFile
 from schemas.task.trust import RunInfo, RunRole
 from services.orchestrator.domain.plan.quality import quality_probe
+from shared.benchmarks.tools.abilities import list_unserved
 from shared.benchmarks.tools.spec_check import (
-    TEXT_TO_TEXT,
-    beyond_genai_bench,
+    WHOLE_RUN,
     check_genai_bench,
     check_generated,
+    load_spec,
 )
 from shared.benchmarks.traffic import DATASET
 from shared.errors import RefusedError
 
-MIN_REQUESTS: Final = 8
-WHOLE_RUN: Final = RunInfo()
-
 
 def benchmark_spec(task: TaskFile, tool: BenchmarkTool, run: RunInfo = WHOLE_RUN) -> BenchmarkSpec:
     """Return the task's benchmark as executors are given it, with `tool`."""
-    load = _load_spec(task.benchmark, task.optimization.constraints, tool, run)
+    load = load_spec(task.benchmark, task.optimization.constraints, tool, run)
+    if task.endpoint is not None:
+        load = replace(load, max_in_flight=task.endpoint.max_concurrency)
     return load if run.role is RunRole.SCREEN else replace(load, quality=quality_probe(task))
-
-
-def _load_spec(
-    config: BenchmarkConfig, constraints: str, tool: BenchmarkTool, run: RunInfo = WHOLE_RUN
-) -> BenchmarkSpec:
-    """Return the benchmark without its quality probe; minutes become seconds."""
-    return BenchmarkSpec(
-        task=config.task,
-        model_name=config.model_name,
-        model_tokenizer=config.model_tokenizer,
-        traffic_scenarios=config.traffic_scenarios,
-        num_concurrency=config.num_concurrency,
-        max_time_per_level_seconds=config.max_time_per_iteration * 60,
-        max_requests_per_level=_requests(config, run.request_divisor),
-        warmup_requests=config.warmup_requests,
-        additional_params=config.additional_params,
-        tool=tool,
-        max_error_rate=config.max_error_rate,
-        arrivals=config.arrivals,
-        arrival_trace_seconds=config.arrival_trace_seconds,
-        prefix_share=config.prefix_share,
-        turns=config.turns,
-        think_seconds=config.think_seconds,
-        load_search=config.load_search,
-        constraints=constraints if config.load_search is not None else "",
-        seed=run.seed,
-    )
 
 
 def choose_wanted_tool(config: BenchmarkConfig) -> BenchmarkTool:
     """Return the task's; for `auto` the one that can, where not every tool can."""
     if config.tool is not BenchmarkTool.AUTO:
         return config.tool
-    if beyond_genai_bench(config):
+    if list_unserved(config, BenchmarkTool.GENAI_BENCH):
         return BenchmarkTool.BUILTIN
-    return BenchmarkTool.GENAI_BENCH if DATASET in config.traffic_scenarios else config.tool
+    has_own_prompts = DATASET in config.traffic_scenarios and config.dataset is None
+    return BenchmarkTool.GENAI_BENCH if has_own_prompts else config.tool
 
 
 def refuse_bad_benchmark(config: BenchmarkConfig, search: OptimizationSpec) -> None:
@@ -69,15 +41,10 @@ def refuse_bad_benchmark(config: BenchmarkConfig, search: OptimizationSpec) -> N
     every executor would refuse every experiment of it.
     """
     _refuse_bad_load_search(config, search)
+    _refuse_unknown_upload(config)
     tool = choose_wanted_tool(config)
-    if config.task != TEXT_TO_TEXT:
-        raise RefusedError(
-            ErrorCode.UNSUPPORTED,
-            f"expected {TEXT_TO_TEXT!r}, got {config.task!r}",
-            path="$.benchmark.task",
-        )
     check = check_genai_bench if tool is BenchmarkTool.GENAI_BENCH else check_generated
-    check(_load_spec(config, search.constraints, tool))
+    check(load_spec(config, search.constraints, tool))
 
 
 def _refuse_bad_load_search(config: BenchmarkConfig, search: OptimizationSpec) -> None:
@@ -96,7 +63,13 @@ def _refuse_bad_load_search(config: BenchmarkConfig, search: OptimizationSpec) -
         )
 
 
-def _requests(config: BenchmarkConfig, divisor: int) -> int:
-    """Return the requests of a level: enough to keep its greatest concurrency busy."""
-    most = config.max_requests_per_iteration
-    return min(most, max(-(-most // divisor), max(config.num_concurrency), MIN_REQUESTS))
+def _refuse_unknown_upload(config: BenchmarkConfig) -> None:
+    """Refuse an uploaded file that nobody has looked up: only the gateway knows what there is."""
+    for name, source in (("dataset", config.dataset), ("trace", config.trace)):
+        if source is not None and source.upload is not None and source.sha256 is None:
+            raise RefusedError(
+                ErrorCode.BAD_REQUEST,
+                "expected a task with an uploaded file over HTTP, which fills in its SHA-256;"
+                " over the bus name `sha256` as well",
+                path=f"$.benchmark.{name}.upload",
+            )

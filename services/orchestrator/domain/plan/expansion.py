@@ -2,14 +2,17 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.base import MAX_INTEGER
 from schemas.errors import ErrorCode
+from schemas.task.endpoint import EndpointConfig
 from schemas.task.parameters import (
     Categorical,
     Choice,
@@ -18,21 +21,33 @@ from schemas.task.parameters import (
     IntegerRange,
     ParameterValues,
     SomeScalars,
+    Variables,
 )
-from schemas.task.task_file import GpuPreferences, ParallelConfig, QuantConfig, TaskFile
+from schemas.task.task_file import (
+    GpuPreferences,
+    ParallelConfig,
+    QuantConfig,
+    TaskEngine,
+    TaskFile,
+)
 from services.orchestrator.domain.configurations import (
     CONFIGURATIONS,
+    ENGINE,
+    ENV,
     MAX_TASK_EXPERIMENTS,
     MAX_VALUES,
     POWER_LIMIT,
     SM_CLOCK,
+    URL,
     Axis,
     Point,
     Row,
     point_of,
 )
-from shared.errors import MISTAKES, Mistakes, RefusedError
+from shared.engines.variants import IMAGE_TAG, Variant
+from shared.errors import Mistakes, RefusedError, rename_paths
 from shared.task_files.configurations import check_configurations, meaning_of
+from shared.task_files.engines import check_engines
 
 _DTYPES: Final = ("gemm_dtype", "kvcache_dtype", "attention_dtype", "moe_dtype")
 _DEGREES: Final = (
@@ -55,33 +70,50 @@ class Grid(Struct, frozen=True, kw_only=True):
 
 
 def find_axes(task: TaskFile) -> tuple[Axis, ...]:
-    """Return what varies: quantization, then parallelism, GPUs, configurations and parameters.
+    """Return what varies: engines, then quantization, parallelism, GPUs, configurations and
+    parameters; what varies of one engine alone comes last.
 
     A search takes ranges as they are, a grid their steps. Raises RefusedError for a bad range, and
     for values that are no grid.
     """
+    check_engines(task)
     is_search = task.optimization.strategy.traits.is_search
     make_axis = _search_axis if is_search else _grid_axis
+    mistakes = Mistakes()
     axes = [
+        *_engine_axes(task),
+        *_env_axes(task.env),
         *_quant_axes(task.quant_config),
         *_parallel_axes(task.parallel_config),
         *_gpu_axes(task.gpus),
+        *_endpoint_axis(task.endpoint),
         *_configuration_axis(task.configurations, task.parameters),
     ]
-    mistakes = Mistakes()
     for name, values in task.parameters.items():
         with mistakes.collect():
             axes.append(make_axis(name, values))
+    for place, engine in enumerate(task.engines):
+        own_axes = list(_env_axes(engine.env))
+        with mistakes.collect(), rename_paths(partial(_path_in_engine, place)):
+            own_axes += _configuration_axis(engine.configurations, engine.parameters)
+        for name, values in engine.parameters.items():
+            with mistakes.collect(), rename_paths(partial(_path_in_engine, place)):
+                own_axes.append(make_axis(name, values))
+        axes += [replace(axis, engine=place) for axis in own_axes]
     mistakes.refuse()
     return tuple(axes)
 
 
-def expand(axes: Sequence[Axis], max_iterations: int | None) -> Grid:
-    """Return the configurations of a grid; the last axis varies fastest.
+def expand(
+    axes: Sequence[Axis], max_iterations: int | None, left_out: Container[Variant] = ()
+) -> Grid:
+    """Return the configurations of a grid; the last axis varies fastest, and engines take turns, so
+    that a grid that is cut has some of each but those `left_out`.
 
     Raises RefusedError for a grid larger than any task may be.
     """
-    total = math.prod(len(axis.values) for axis in axes)
+    grids = [grid for grid in _grids_of_engines(axes) if _variant_of_grid(grid) not in left_out]
+    total = sum(math.prod(len(axis.values) for axis in own_axes) for own_axes in grids)
     kept = min(total, max_iterations or total)
     if kept > MAX_TASK_EXPERIMENTS:
         raise RefusedError(
@@ -91,12 +123,38 @@ def expand(axes: Sequence[Axis], max_iterations: int | None) -> Grid:
             path="$.optimization.max_iterations",
         )
     total = min(total, MAX_INTEGER)
-    combinations = itertools.product(*(axis.values for axis in axes))
+    turns = itertools.zip_longest(*map(_points_of, grids))
     points = tuple(
-        point_of(list(zip(axes, values, strict=True)))
-        for values in itertools.islice(combinations, kept)
+        itertools.islice((point for turn in turns for point in turn if point is not None), kept)
     )
     return Grid(points=points, total=total, cut=total - kept)
+
+
+def _grids_of_engines(axes: Sequence[Axis]) -> Iterator[list[Axis]]:
+    """Yield the axes of each version of each engine, which is alone on the axis of engines."""
+    engines = next((axis for axis in axes if axis.is_of_engines), None)
+    if engines is None:
+        yield list(axes)
+        return
+    for place, row in enumerate(engines.values):
+        own_axes = [
+            replace(axis, values=(row,)) if axis is engines else axis
+            for axis in axes
+            if axis.engine in {None, place}
+        ]
+        tags = next((axis for axis in own_axes if axis.is_of_tags), None)
+        for tag in tags.values if tags is not None else (None,):
+            yield [replace(axis, values=(tag,)) if axis is tags else axis for axis in own_axes]
+
+
+def _variant_of_grid(axes: Sequence[Axis]) -> Variant:
+    """Return the version of an engine that all configurations of a grid are of."""
+    return point_of([(axis, axis.values[0]) for axis in axes if axis.block == ENGINE]).variant
+
+
+def _points_of(axes: Sequence[Axis]) -> Iterator[Point]:
+    for values in itertools.product(*(axis.values for axis in axes)):
+        yield point_of(list(zip(axes, values, strict=True)))
 
 
 def first_values(rows: Configurations | None, parameters: Parameters) -> dict[str, Any]:
@@ -127,19 +185,8 @@ class RowPlaces:
     @contextmanager
     def name_rows(self, point: Point) -> Iterator[None]:
         """Have a refusal of the configuration name the row that gives what it is about."""
-        try:
+        with rename_paths(lambda path, message: self._place(point, path, message)):
             yield
-        except RefusedError as error:
-            mistakes = [
-                {**mistake, "path": self._place(point, mistake["path"], mistake["message"])}
-                for mistake in error.details.get(MISTAKES, ())
-            ]
-            raise RefusedError(
-                error.code,
-                error.message,
-                path=self._place(point, error.path, error.message),
-                details={**error.details, MISTAKES: mistakes} if mistakes else error.details,
-            ) from None
 
     def _place(self, point: Point, path: str | None, message: str) -> str | None:
         for name in self._names if path is not None else ():
@@ -168,6 +215,44 @@ def _search_axis(name: str, values: ParameterValues) -> Axis:
     return Axis(block="parameters", name=name, span=values)
 
 
+def _engine_axes(task: TaskFile) -> Iterator[Axis]:
+    """Yield the axis of engines, and of each its tags."""
+    if not task.engines:
+        return
+    yield Axis(
+        block=ENGINE,
+        name=ENGINE,
+        values=tuple(engine_row(task, engine) for engine in task.engines),
+        is_categorical=True,
+    )
+    for place, engine in enumerate(task.engines):
+        if engine.runtime_image_tag:
+            yield Axis(
+                block=ENGINE,
+                name=IMAGE_TAG,
+                values=engine.runtime_image_tag,
+                is_categorical=True,
+                engine=place,
+            )
+
+
+def engine_row(task: TaskFile, engine: TaskEngine) -> Row:
+    """Return what tells an engine from the others, beside its tag."""
+    row: Row = (("base_runtime", engine.base_runtime),)
+    if all(other.model is None for other in task.engines):
+        return row
+    return (*row, ("model", (engine.model or task.model).id_or_path))
+
+
+def _path_in_engine(place: int, path: str | None, _: str) -> str:
+    return f"$.engines[{place}]{(path or '$')[1:]}"
+
+
+def _env_axes(variables: Variables) -> Iterator[Axis]:
+    for name, values in variables.items():
+        yield Axis(block=ENV, name=name, values=values, is_categorical=True)
+
+
 def _quant_axes(config: QuantConfig | None) -> Iterator[Axis]:
     if config is None:
         return
@@ -192,6 +277,12 @@ def _gpu_axes(gpus: GpuPreferences | None) -> Iterator[Axis]:
     for name in (POWER_LIMIT, SM_CLOCK):
         if (values := getattr(gpus, name, None)) is not None:
             yield Axis(block="gpus", name=name, values=_several(values))
+
+
+def _endpoint_axis(endpoint: EndpointConfig | None) -> Iterator[Axis]:
+    if endpoint is not None:
+        urls = tuple(dict.fromkeys(_several(endpoint.url)))
+        yield Axis(block="endpoint", name=URL, values=urls, is_categorical=True)
 
 
 def _configuration_axis(rows: Configurations | None, parameters: Parameters) -> Iterator[Axis]:

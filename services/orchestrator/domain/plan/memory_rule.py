@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from schemas.executor.model_shape import ModelShape
 from schemas.orchestrator.views import MemoryEstimate, PlannedExperiment
+from schemas.task.modality import Modality
 from schemas.task.task_file import BenchmarkConfig, MemorySource
 from services.orchestrator.domain.configurations import Point
 from services.orchestrator.domain.plan.sizing import degrees_of
@@ -25,7 +26,7 @@ from shared.gpu.sizing import hyphenate, memory_per_gpu_mb
 USABLE: Final = 0.95  # of a GPU's memory: its driver keeps some
 UNKNOWN_TOKENS: Final = 4096  # of a request, where its scenario does not tell
 _SAMPLES: Final = 50
-_LENGTH_FLAGS: Final = ("max-model-len", "context-length", "ctx-size")
+_LENGTH_FLAGS: Final = ("max-model-len", "context-length", "ctx-size", "max-seq-len")
 _SAID_BY: Final = {
     MemorySource.MODEL_NAME: "by the model's name",
     MemorySource.MODEL_CONFIG: "by its config.json",
@@ -42,6 +43,9 @@ def tokens_of_request(benchmark: BenchmarkConfig) -> int:
         try:
             sample = parse_scenario(scenario)
         except UnsupportedTraffic:
+            sample = None
+        if sample is None or benchmark.modality is Modality.IMAGES:
+            # How many tokens an image is differs by model.
             longest = max(longest, UNKNOWN_TOKENS)
             continue
         sizes = [sample(random) for _ in range(_SAMPLES)]

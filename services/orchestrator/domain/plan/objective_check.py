@@ -4,8 +4,11 @@ from collections.abc import Iterator
 
 from schemas.errors import ErrorCode
 from schemas.task.benchmark import MAX_CONCURRENCY, MAX_LEVELS
-from schemas.task.task_file import BenchmarkConfig, OptimizationSpec
-from shared.benchmarks.verdicts.constraints import bounds_a_time, parse_constraints
+from schemas.task.modality import Modality
+from schemas.task.objectives import Objective
+from schemas.task.task_file import BenchmarkConfig, OptimizationSpec, TaskFile
+from shared.benchmarks.levels.level_text import items_text
+from shared.benchmarks.verdicts.constraints import METRICS, bounds_a_time, parse_constraints
 from shared.errors import RefusedError
 
 
@@ -28,6 +31,40 @@ def refuse_bad_objectives(spec: OptimizationSpec) -> None:
         )
 
 
+def refuse_unmeasured(task: TaskFile) -> None:
+    """Raises RefusedError for objectives, constraints and an SLO of what the task's requests do not
+    show: of tokens where answers come whole, of items where they do not.
+    """
+    modality, spec = task.benchmark.modality, task.optimization
+    for constraint in parse_constraints(spec.constraints):
+        has_tokens = METRICS[constraint.metric].has_tokens
+        if has_tokens is not None and has_tokens is not modality.has_tokens:
+            measured = [
+                name
+                for name, metric in METRICS.items()
+                if metric.has_tokens in (None, modality.has_tokens)
+            ]
+            expected = f"constraints on {', '.join(measured)} for {modality.value}"
+            raise _make_refusal(modality, expected, constraint.text, "$.optimization.constraints")
+    if modality.has_tokens:
+        return
+    for goal in spec.goals:
+        if goal.traits.needs_tokens:
+            able = (other.value for other in Objective if not other.traits.needs_tokens)
+            expected = f"one of {', '.join(able)} for {modality.value}"
+            raise _make_refusal(modality, expected, goal.value, "$.optimization.objective")
+    for name in ("ttft", "tpot"):
+        if task.slo is not None and getattr(task.slo, name) is not None:
+            expected = f"an SLO on latency alone for {modality.value}"
+            raise _make_refusal(modality, expected, f"one on {name}", f"$.slo.{name}")
+
+
+def _make_refusal(modality: Modality, expected: str, got: str, path: str) -> RefusedError:
+    why = "come token by token" if modality.has_tokens else "come whole and have no tokens"
+    message = f"expected {expected}, whose answers {why}, got {got}"
+    return RefusedError(ErrorCode.BAD_REQUEST, message, path=path)
+
+
 def refuse_excessive(config: BenchmarkConfig) -> None:
     """Raises RefusedError for more levels, or more requests at once, than can be measured."""
     levels = len(config.traffic_scenarios) * len(config.arrivals or config.num_concurrency)
@@ -45,6 +82,13 @@ def refuse_excessive(config: BenchmarkConfig) -> None:
                 f"expected at most {MAX_CONCURRENCY} requests at once, got {concurrency}",
                 path=f"$.benchmark.num_concurrency[{place}]",
             )
+
+
+def traffic_notes(config: BenchmarkConfig) -> Iterator[str]:
+    """Yield what requests have beside text."""
+    for scenario in config.traffic_scenarios:
+        if items := items_text(scenario, config.batch_size):
+            yield f"{scenario}: each request has {items}"
 
 
 def objective_notes(spec: OptimizationSpec) -> Iterator[str]:

@@ -1,10 +1,11 @@
 """What a task becomes in this installation, and what the installation lacks for it."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct, json
+from msgspec.structs import replace
 
 from schemas.base import MAX_INTEGER
 from schemas.errors import ErrorCode
@@ -17,23 +18,24 @@ from services.orchestrator.domain.installation.missing import Missing
 from services.orchestrator.domain.installation.offers import CLUSTER_MODES
 from services.orchestrator.domain.plan import objective_check
 from services.orchestrator.domain.plan.benchmark_plan import refuse_bad_benchmark
-from services.orchestrator.domain.plan.expansion import (
-    Grid,
-    RowPlaces,
-    expand,
-    find_axes,
-    first_values,
-)
-from services.orchestrator.domain.plan.planner import Planner, make_planner
+from services.orchestrator.domain.plan.conflicts import Conflicts
+from services.orchestrator.domain.plan.endpoint_check import refuse_bad_endpoint
+from services.orchestrator.domain.plan.expansion import Grid, expand, find_axes
 from services.orchestrator.domain.plan.quality import altering_axes
+from services.orchestrator.domain.plan.task_planner import (
+    PointPlaces,
+    TaskPlanner,
+    make_task_planner,
+)
 from services.orchestrator.domain.search.front_trust import MAX_FRONT_MEMBERS
+from services.orchestrator.domain.search.kept_engines import find_obstacle
 from services.orchestrator.domain.search.notes import search_notes
 from services.orchestrator.domain.search.prior import Prior
 from services.orchestrator.domain.search.propose import begin_search
 from services.orchestrator.domain.search.search import Search
 from services.orchestrator.domain.search.space import Space, space_of
 from services.orchestrator.domain.search.trust import MAX_CHECKS
-from shared.engines.check import check_parameters
+from shared.engines.variants import Variant
 from shared.errors import Mistakes, RefusedError
 
 # A tag as image references spell it: docs.docker.com/reference/cli/docker/image/tag
@@ -53,7 +55,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     configurations that together have every value one for each different request.
     """
 
-    planner: Planner
+    planner: TaskPlanner
     experiments: tuple[PlannedExperiment, ...]
     total: int
     cut: int
@@ -64,7 +66,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def mode(self) -> DeploymentMode:
-        return self.planner.workload.mode
+        return self.planner.mode
 
     @property
     def benchmark_tool(self) -> BenchmarkTool | None:
@@ -92,7 +94,7 @@ def make_plan(task: TaskFile, installation: Installation) -> Plan:
     with mistakes.collect():
         expansion = _expand(task)
     with mistakes.collect():
-        return _plan(task, expansion, make_planner(task, installation), mistakes)
+        return _plan(task, expansion, make_task_planner(task, installation), mistakes)
     raise mistakes.refusal()
 
 
@@ -102,21 +104,28 @@ def check_task(task: TaskFile) -> None:
     with mistakes.collect():
         objective_check.refuse_excessive(task.benchmark)
     with mistakes.collect():
-        _refuse_bad_tag(task.runtime_image_tag)
+        _refuse_bad_tag(task.runtime_image_tag, "$.runtime_image_tag")
+    for place, engine in enumerate(task.engines):
+        for number, tag in enumerate(engine.runtime_image_tag):
+            with mistakes.collect():
+                _refuse_bad_tag(tag, f"$.engines[{place}].runtime_image_tag[{number}]")
     with mistakes.collect():
         refuse_bad_benchmark(task.benchmark, task.optimization)
     with mistakes.collect():
         objective_check.refuse_bad_objectives(task.optimization)
+        objective_check.refuse_unmeasured(task)
+    with mistakes.collect():
+        refuse_bad_endpoint(task)
     mistakes.refuse()
 
 
-def _refuse_bad_tag(tag: str | None) -> None:
+def _refuse_bad_tag(tag: str | None, path: str) -> None:
     if tag is not None and _IMAGE_TAG.fullmatch(tag) is None:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
             "expected the tag of an image: at most 128 letters, digits, '_', '.' and '-', the "
             f"first none of the last two; got {tag!r}",
-            path="$.runtime_image_tag",
+            path=path,
         )
 
 
@@ -130,39 +139,58 @@ def _expand(task: TaskFile) -> _Expansion:
 
 
 def _plan(
-    task: TaskFile, expansion: _Expansion | None, planner: Planner, mistakes: Mistakes
+    task: TaskFile, expansion: _Expansion | None, planner: TaskPlanner, mistakes: Mistakes
 ) -> Plan:
     """Raise RefusedError with these mistakes, and those of the configurations.
 
     `expansion` None: the task spans none, which is among the mistakes.
     """
     if expansion is None:
-        # Its flags are checked all the same.
-        values = first_values(task.configurations, task.parameters)
-        check_parameters(planner.workload.engine, planner.rules, values)
+        planner.check_first_values()  # its flags are checked all the same
         raise mistakes.refusal()
-    grid, search = expansion.grid, expansion.search
-    places = RowPlaces(task.configurations, task.parameters)
+    grid, search = _without(expansion, planner.left_out, task), expansion.search
+    places = PointPlaces(planner)
     experiments: list[PlannedExperiment] = []
     missing: dict[Missing, None] = {}
     notes: dict[str, None] = {}
-    for ordinal, point in enumerate(grid.points, start=1):
-        with mistakes.collect(), places.name_rows(point):
+    conflicts = Conflicts()
+    for point in grid.points:
+        with mistakes.collect(), places.name_place(point):
+            ordinal = len(experiments) + 1
             experiment, own_missing, own_notes = planner.plan_experiment(ordinal, point)
-            experiments.append(experiment)
             missing |= dict.fromkeys(own_missing)
             notes |= dict.fromkeys(own_notes)
+            may_start = conflicts.let_through(planner.find_conflicts(point, experiment))
+            if may_start or search is not None:  # a search tries others than these samples
+                experiments.append(experiment)
     mistakes.refuse()
+    conflicts.refuse_unless(is_any_left=bool(experiments))
     return Plan(
         planner=planner,
         experiments=tuple(experiments) if search is None else (),
         total=grid.total,
         cut=grid.cut,
         missing=(*planner.missing, *missing),
-        notes=(*_task_notes(task, expansion, planner), *search_notes(search), *notes),
+        notes=(
+            *_task_notes(task, expansion.axes, grid, planner),
+            *search_notes(search),
+            *_keeping_notes(task, experiments),
+            *conflicts.notes(),
+            *notes,
+        ),
         search=search,
         samples=_one_for_each_request(experiments) if search is not None else (),
     )
+
+
+def _without(expansion: _Expansion, left_out: Collection[Variant], task: TaskFile) -> Grid:
+    """Return the configurations of those engines that can run here."""
+    if not left_out:
+        return expansion.grid
+    if expansion.search is None:
+        return expand(expansion.axes, task.optimization.max_iterations, left_out)
+    points = [point for point in expansion.grid.points if point.variant not in left_out]
+    return replace(expansion.grid, points=tuple(points))
 
 
 def make_search(task: TaskFile, default_seed: int = 0, prior: Prior | None = None) -> Search | None:
@@ -172,9 +200,12 @@ def make_search(task: TaskFile, default_seed: int = 0, prior: Prior | None = Non
     return begin_search(task.optimization, space_of(find_axes(task)), default_seed, prior)
 
 
-def _task_notes(task: TaskFile, expansion: _Expansion, planner: Planner) -> Iterator[str]:
+def _task_notes(
+    task: TaskFile, axes: Sequence[Axis], grid: Grid, planner: TaskPlanner
+) -> Iterator[str]:
     """Yield what was assumed, cut or left without use."""
-    mode, grid = planner.workload.mode, expansion.grid
+    mode = planner.mode
+    yield from _engine_notes(task, planner)
     if task.deployment_mode is None:
         yield f"deployment_mode is not given; '{mode.value}' follows from the rest of the task"
     if grid.cut:
@@ -185,26 +216,59 @@ def _task_notes(task: TaskFile, expansion: _Expansion, planner: Planner) -> Iter
     if is_drawn and not search.strategy.traits.is_search:
         yield "n_initial_random and seed have no meaning for a grid, which draws nothing"
     yield from objective_check.objective_notes(search)
+    yield from objective_check.traffic_notes(task.benchmark)
     if search.is_trust_asked:
-        checks = MAX_CHECKS + (MAX_FRONT_MEMBERS if len(search.goals) > 1 else 0)
+        checks = MAX_CHECKS + (MAX_FRONT_MEMBERS if len(search.goals) > 1 else 0) + planner.rivals
         yield (
             f"trust: {checks} further runs, or half as many as there are configurations, may "
             "tell the winner from chance"
         )
-    if task.runtime_image_tag is not None and mode is DeploymentMode.PROCESS:
-        yield "runtime_image_tag is not used in mode 'process', which starts no image"
-    for name in ("cluster", "resource", "resource_amounts") if mode not in CLUSTER_MODES else ():
-        if getattr(task.gpus, name, None):
-            yield f"gpus.{name} is not used in mode '{mode.value}', which runs in no cluster"
     probe = task.benchmark.quality
-    altering = altering_axes(expansion.axes) if probe is None or not probe.is_off else []
+    has_answers = task.benchmark.modality.has_tokens and (probe is None or not probe.is_off)
+    altering = altering_axes(axes) if has_answers else []
     if altering:
         yield (
             f"quality: {', '.join(altering)} may change answers, so each experiment's are compared "
             "with the first one's (benchmark.quality)"
         )
+    yield from _mode_notes(task, mode)
     if planner.choice.note:
         yield planner.choice.note
+
+
+def _keeping_notes(task: TaskFile, experiments: Sequence[PlannedExperiment]) -> Iterator[str]:
+    """Yield whether further runs of a configuration may have its running engine, or why not."""
+    spec = task.optimization
+    if not spec.is_trust_asked or not spec.keep_engine or task.endpoint is not None:
+        return
+    obstacles = [find_obstacle(planned.engine, planned.request) for planned in experiments]
+    yield from (f"keep_engine: {obstacle}" for obstacle in dict.fromkeys(obstacles) if obstacle)
+    if "" in obstacles:
+        yield (
+            "keep_engine: replays, and repeats beyond three starts, are measured on the engine of "
+            "the run before them, its state reset"
+        )
+
+
+def _mode_notes(task: TaskFile, mode: DeploymentMode) -> Iterator[str]:
+    """Yield what of the task has no use in its mode."""
+    if mode is DeploymentMode.ENDPOINT:
+        yield (
+            "no GPUs are reserved: the servers run already, and each is measured by one experiment "
+            "at a time"
+        )
+    for name in ("cluster", "resource", "resource_amounts") if mode not in CLUSTER_MODES else ():
+        if getattr(task.gpus, name, None):
+            yield f"gpus.{name} is not used in mode '{mode.value}', which runs in no cluster"
+
+
+def _engine_notes(task: TaskFile, planner: TaskPlanner) -> Iterator[str]:
+    """Yield which engines are not tried, and what of them makes no difference."""
+    for variant, reason in planner.left_out.items():
+        yield f"{planner.engines[variant].title} is left out: {reason}"
+    has_tag = task.runtime_image_tag or any(engine.runtime_image_tag for engine in task.engines)
+    if has_tag and planner.mode is DeploymentMode.PROCESS:
+        yield "runtime_image_tag is not used in mode 'process', which starts no image"
 
 
 def refuse_missing(plan: Plan) -> None:

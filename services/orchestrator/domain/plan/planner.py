@@ -1,4 +1,4 @@
-"""What all configurations of a task have in common here, and how each becomes an experiment."""
+"""What all configurations of an engine have in common here, and how each becomes an experiment."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,15 +14,14 @@ from schemas.executor.model_shape import ModelShape
 from schemas.gpus.checks import CudaRules, ResourceDefinition
 from schemas.orchestrator.views import MemoryEstimate, PlannedExperiment
 from schemas.task.benchmark import BenchmarkTool
+from schemas.task.endpoint import EndpointConfig, EngineEndpoint
+from schemas.task.modality import Modality
 from schemas.task.task_file import DeploymentMode, MemorySource, TaskFile
-from services.orchestrator.domain.configurations import POWER_LIMIT, SM_CLOCK, Point
+from services.orchestrator.domain.configurations import POWER_LIMIT, SM_CLOCK, URL, Point
 from services.orchestrator.domain.installation.installation import Installation, Workload
 from services.orchestrator.domain.installation.missing import Missing, missing_nodes
 from services.orchestrator.domain.installation.offers import CLUSTER_MODES
-from services.orchestrator.domain.installation.tools import ToolChoice, choose_tool
-from services.orchestrator.domain.plan.benchmark_plan import (
-    choose_wanted_tool,
-)
+from services.orchestrator.domain.installation.tools import ToolChoice
 from services.orchestrator.domain.plan.cluster_devices import devices_for, find_devices
 from services.orchestrator.domain.plan.cluster_objects import kubernetes_spec
 from services.orchestrator.domain.plan.engine_parameters import engine_parameters
@@ -42,17 +41,22 @@ from services.orchestrator.domain.presets.blocks import quantization_named, with
 from shared.accelerator_rules.cluster_parts import ClusterPart
 from shared.accelerator_rules.cuda_versions import CudaVersion
 from shared.accelerator_rules.preflight import Preflight, preflight
-from shared.engines.check import takes
+from shared.engines.check import find_conflicts, takes
+from shared.engines.conflicts import Conflict
+from shared.engines.variables import read_variables
 from shared.errors import RefusedError
 from shared.gpu.sizing import memory_per_gpu_mb
 from shared.near_words import did_you_mean
 
 
 class Planner(Struct, frozen=True, kw_only=True):
-    """One task in one installation; made once a submission and for every proposal of a search."""
+    """One task with one engine in one installation; made once a submission and for every proposal
+    of a search.
+    """
 
     workload: Workload
     rules: EngineRules
+    variables: tuple[str, ...] = ()
     cuda_rules: CudaRules
     node_ids: tuple[str, ...]
     choice: ToolChoice
@@ -62,7 +66,9 @@ class Planner(Struct, frozen=True, kw_only=True):
     devices: tuple[ResourceDefinition, ...] = ()
     model_shape: ModelShape | None = None
     request_tokens: int = UNKNOWN_TOKENS
+    modality: Modality = Modality.TEXT
     wait_timeout_seconds: float
+    endpoint: EndpointConfig | None = None
 
     def plan_experiment(
         self, ordinal: int, point: Point
@@ -74,7 +80,11 @@ class Planner(Struct, frozen=True, kw_only=True):
         workload = self.workload
         plain_point, notes = without_presets(point, self.rules.task_fields)
         parameters, missing, engine_notes = engine_parameters(
-            workload.engine, self.rules, plain_point, quantization_named(workload.model)
+            workload.engine,
+            self.rules,
+            plain_point,
+            quantization_named(workload.model),
+            self.modality,
         )
         needs = self._find_needs(parameters)
         notes += [*engine_notes, *needs.notes]
@@ -90,6 +100,8 @@ class Planner(Struct, frozen=True, kw_only=True):
                 parameters=parameters,
                 image_tag=workload.image_tag,
                 kubernetes=kubernetes,
+                endpoint=self._find_endpoint(point),
+                env=read_variables(point.env, self.variables),
             ),
             request=request_for(
                 workload.gpus,
@@ -116,10 +128,15 @@ class Planner(Struct, frozen=True, kw_only=True):
     def is_possible(self, point: Point) -> bool:
         """Return whether the engine takes this configuration."""
         try:
-            _, missing, _ = self.plan_experiment(1, point)
+            planned, missing, _ = self.plan_experiment(1, point)
         except RefusedError:
             return False
-        return not missing
+        conflicts = self.find_conflicts(planned.engine.parameters)
+        return not missing and not any(conflict.is_fatal for conflict in conflicts)
+
+    def find_conflicts(self, parameters: Mapping[str, Any]) -> list[Conflict]:
+        """Return which flags of the engine do not go together."""
+        return find_conflicts(self.workload.engine, self.rules, parameters)
 
     def _find_cluster_needs(
         self, point: Point
@@ -136,9 +153,15 @@ class Planner(Struct, frozen=True, kw_only=True):
             return kubernetes, None, None
         return replace(kubernetes, devices=devices.container), devices.part, devices.gpus
 
+    def _find_endpoint(self, point: Point) -> EngineEndpoint | None:
+        """Return the server of the configuration; its GPUs are found when it is measured."""
+        if self.endpoint is None:
+            return None
+        return EngineEndpoint(url=point.endpoint[URL], api_key=self.endpoint.api_key)
+
     def _estimate_memory(self, point: Point, flags: Mapping[str, Any]) -> MemoryEstimate | None:
-        """Return None where the task says how much, or asks for parts of GPUs."""
-        if not is_estimated(self.workload.gpus):
+        """Return None where the task says how much, asks for parts of GPUs, or for none."""
+        if self.endpoint is not None or not is_estimated(self.workload.gpus):
             return None
         return estimate_memory(
             self.workload.model,
@@ -150,6 +173,9 @@ class Planner(Struct, frozen=True, kw_only=True):
         )
 
     def _find_needs(self, parameters: Mapping[str, Any]) -> Preflight:
+        """Return what its GPUs have to be; nothing of a server that has them already."""
+        if self.endpoint is not None:
+            return Preflight()
         mode, engine = self.workload.mode, self.workload.engine
         tag, kubernetes = self.workload.image_tag, self.workload.kubernetes
         runtime = kubernetes.serving_runtime if kubernetes is not None else None
@@ -165,8 +191,11 @@ class Planner(Struct, frozen=True, kw_only=True):
         )
 
 
-def make_planner(task: TaskFile, installation: Installation) -> Planner:
-    """Raise RefusedError for what no installation could run."""
+def make_planner(task: TaskFile, installation: Installation, choice: ToolChoice) -> Planner:
+    """Return the planner of a task with one engine. `choice` is of the tool for all experiments.
+
+    Raises RefusedError for what no installation could run.
+    """
     workload = find_workload(task, installation)
     mode, model = workload.mode, task.model.id_or_path
     installation.refuse_unreadable(model, "$.model.id_or_path", mode)
@@ -175,7 +204,6 @@ def make_planner(task: TaskFile, installation: Installation) -> Planner:
     if (probe := task.benchmark.quality) is not None:
         path = "$.benchmark.quality.accuracy_file"
         installation.refuse_unreadable(probe.accuracy_file, path, mode)
-    choice = choose_tool(choose_wanted_tool(task.benchmark), installation.find_serving(workload))
     tool = choice.tool or BenchmarkTool.BUILTIN
     devices = find_devices(installation, workload, installation.find_eligible(workload, tool))
     has_own_image = workload.kubernetes is not None and workload.kubernetes.serving_runtime
@@ -183,6 +211,7 @@ def make_planner(task: TaskFile, installation: Installation) -> Planner:
     return Planner(
         workload=workload,
         rules=installation.find_rules(mode, workload.engine),
+        variables=installation.find_variables(mode, workload.engine),
         cuda_rules=installation.cuda_rules,
         node_ids=devices.node_ids,
         choice=choice,
@@ -192,7 +221,10 @@ def make_planner(task: TaskFile, installation: Installation) -> Planner:
         devices=devices.definitions,
         model_shape=installation.find_shape(model),
         request_tokens=tokens_of_request(task.benchmark),
+        # A server that runs already was given what it needs.
+        modality=task.benchmark.modality if task.endpoint is None else Modality.TEXT,
         wait_timeout_seconds=task.optimization.wait_timeout_seconds,
+        endpoint=task.endpoint,
     )
 
 
@@ -200,14 +232,15 @@ def find_workload(task: TaskFile, installation: Installation) -> Workload:
     """Return what the task runs. Raises RefusedError for an engine that is not known here."""
     mode = choose_mode(task, installation)
     kubernetes = kubernetes_spec(task, mode, installation) if mode in CLUSTER_MODES else None
-    engine = installation.find_engine(task.base_runtime)
+    engines = installation.list_engines(mode)
+    engine = installation.find_engine(task.base_runtime, mode)
     if engine is None and kubernetes is not None:
         engine = installation.find_engine_of_runtime(kubernetes.serving_runtime)
-    if engine is None and installation.engines and mode is not DeploymentMode.OME:
+    if engine is None and engines and mode is not DeploymentMode.OME:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
-            f"expected one of {', '.join(installation.engines)}, got {task.base_runtime!r}"
-            f"{did_you_mean(task.base_runtime, installation.engines)}",
+            f"expected one of {', '.join(engines)}, got {task.base_runtime!r}"
+            f"{did_you_mean(task.base_runtime, engines)}",
             path="$.base_runtime",
         )
     return Workload(
@@ -225,11 +258,15 @@ def choose_mode(task: TaskFile, installation: Installation) -> DeploymentMode:
     """Return the deployment mode that the task sets or, setting none, implies."""
     if task.deployment_mode is not None:
         return task.deployment_mode
+    if task.endpoint is not None:
+        return DeploymentMode.ENDPOINT
     has_cluster_block = (
         task.clusterbasemodel_config is not None
         or task.clusterservingruntime_config is not None
         or (task.storage is not None and task.storage.type == "pvc")
     )
-    if has_cluster_block or installation.find_engine(task.base_runtime) is None:
+    # Of several engines each is known, or misspelt: a ClusterServingRuntime is not implied.
+    is_unknown = not task.engines and installation.find_engine(task.base_runtime) is None
+    if has_cluster_block or is_unknown:
         return DeploymentMode.OME
     return DeploymentMode.DOCKER

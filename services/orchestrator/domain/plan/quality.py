@@ -6,7 +6,7 @@ from typing import Final
 
 from schemas.task.quality import QualityProbe
 from schemas.task.task_file import TaskFile
-from services.orchestrator.domain.configurations import CONFIGURATIONS, Axis
+from services.orchestrator.domain.configurations import CONFIGURATIONS, ENGINE, Axis
 from services.orchestrator.domain.plan.expansion import find_axes
 from shared.gpu.sizing import hyphenate
 
@@ -20,9 +20,11 @@ _ALTERING: Final = re.compile(
 
 
 def quality_probe(task: TaskFile) -> QualityProbe | None:
-    """Return the task's, else the usual one if it varies what may change answers."""
+    """Return the task's, else the usual one if it varies what may change answers, where these are
+    texts.
+    """
     probe = task.benchmark.quality
-    if probe is None:
+    if probe is None and task.benchmark.modality.has_tokens:
         probe = QualityProbe() if altering_axes(find_axes(task)) else None
     return None if probe is None or probe.is_off else probe
 
@@ -30,7 +32,7 @@ def quality_probe(task: TaskFile) -> QualityProbe | None:
 def altering_axes(axes: Iterable[Axis]) -> list[str]:
     """Return the names of what varies in a task and may change answers."""
     return [
-        name if axis.block == "parameters" else f"{axis.block}.{name}"
+        name if axis.block in {"parameters", ENGINE} else f"{axis.block}.{name}"
         for axis in axes
         for name, values in axis.columns().items()
         if (len(set(values)) > 1 or axis.span is not None) and _alters(axis, name)
@@ -39,5 +41,5 @@ def altering_axes(axes: Iterable[Axis]) -> list[str]:
 
 def _alters(axis: Axis, name: str) -> bool:
     if axis.block not in {"parameters", CONFIGURATIONS}:
-        return axis.block == "quant_config"
+        return axis.block in {"quant_config", ENGINE}
     return _ALTERING.search(hyphenate(name)) is not None

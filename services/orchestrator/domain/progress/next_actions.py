@@ -12,22 +12,26 @@ from schemas.orchestrator.experiments import ExperimentState
 from services.orchestrator.domain.installation.installation import Installation
 from services.orchestrator.domain.lifecycle import tasks
 from services.orchestrator.domain.lifecycle.budget import SPENT, spent_budget
+from services.orchestrator.domain.lifecycle.keeping import Further, choose_engine, find_left_engines
 from services.orchestrator.domain.progress.leader import find_best
+from services.orchestrator.domain.progress.lost_engines import find_lost_engines
 from services.orchestrator.domain.progress.proposals import Answer, Question, ask
 from services.orchestrator.domain.progress.snapshot import TaskSnapshot
-from services.orchestrator.domain.records import Experiment, Task, new_experiment
-from services.orchestrator.domain.search.history import RunRecord, with_settings_compared
+from services.orchestrator.domain.records import Attempt, Experiment, Task, new_experiment
+from services.orchestrator.domain.search.history import with_settings_compared
 from services.orchestrator.domain.search.trust import Check, next_checks, verdict
+from shared.engines.variants import Variant
 
 Answers = Sequence[tuple[Question, Answer]]
 
 
 class Repetition(Struct, frozen=True, kw_only=True):
-    """Another run of a configuration, whose first run is `first_id`."""
+    """Another run of a configuration, whose first run is `first_id`, and its engine."""
 
     check: Check
     first_id: UUID
     ordinal: int
+    further: Further = Further()
 
 
 class TaskActions(Struct, frozen=True, kw_only=True):
@@ -36,7 +40,10 @@ class TaskActions(Struct, frozen=True, kw_only=True):
     `task` is as it is afterwards, with its `events`. `added` are proposed experiments,
     `repetitions` runs of such that are stored; `requesting` request GPUs now, and repetitions as
     far as there is `room` for them. Pending experiments are cancelled for `cancelled_because`,
-    where it is not empty: what happens next is decided anew afterwards.
+    where it is not empty, those of `cancelled_engine` alone where there is one: what happens next
+    is decided anew afterwards.
+
+    `let_go` are attempts whose engines, left up, are of no more use.
 
     Where there is a `question`, its answer may change all of this: it comes in `answers` then.
     """
@@ -48,6 +55,8 @@ class TaskActions(Struct, frozen=True, kw_only=True):
     requesting: tuple[Experiment, ...] = ()
     room: int = 0
     cancelled_because: str = ""
+    cancelled_engine: Variant | None = None
+    let_go: tuple[Attempt, ...] = ()
     question: Question | None = None
 
 
@@ -59,12 +68,26 @@ def next_actions(
     answers: Answers = (),
 ) -> TaskActions:
     """Decide what a task does: request GPUs for what may start, propose, check, or end."""
+    actions = _next_actions(snapshot, installation, now, make_id, answers)
+    return replace(actions, let_go=_list_unused(snapshot, actions))
+
+
+def _next_actions(
+    snapshot: TaskSnapshot,
+    installation: Installation,
+    now: datetime,
+    make_id: Callable[[], UUID],
+    answers: Answers,
+) -> TaskActions:
     task = snapshot.task
     if not task.may_start_experiments:
         return _conclude(snapshot, TaskActions(task=task), now)
     budget = _find_spent_budget(snapshot)
     if budget is not None:
         return budget
+    loss = _find_lost_engine(snapshot)
+    if loss is not None:
+        return loss
     actions = TaskActions(
         task=task, requesting=snapshot.pending[: snapshot.room], room=snapshot.room
     )
@@ -78,7 +101,7 @@ def next_actions(
     task = actions.task
     is_idle = not snapshot.unfinished and not actions.added
     if task.may_check and not task.may_propose and is_idle:
-        actions = _check(actions, snapshot.history or ())
+        actions = _check(actions, snapshot, now)
     if actions.room and (actions.requesting or actions.added or actions.repetitions):
         started = tasks.start(actions.task, now)
         if started is not None:
@@ -96,6 +119,19 @@ def _find_spent_budget(snapshot: TaskSnapshot) -> TaskActions | None:
         return None
     stop_reason, reason = spent
     return TaskActions(task=replace(task, stop_reason=stop_reason), cancelled_because=reason)
+
+
+def _find_lost_engine(snapshot: TaskSnapshot) -> TaskActions | None:
+    """Return what follows once an engine of a task over several could not be started."""
+    task = snapshot.task
+    for engine, note in find_lost_engines(task, snapshot.history or ()).items():
+        if note not in task.notes:
+            return TaskActions(
+                task=replace(task, notes=(*task.notes, note)),
+                cancelled_because=note,
+                cancelled_engine=engine,
+            )
+    return None
 
 
 def _take(
@@ -120,24 +156,45 @@ def _take(
     return replace(actions, added=(experiment,), requesting=requesting)
 
 
-def _check(actions: TaskActions, history: Sequence[RunRecord]) -> TaskActions:
+def _list_unused(snapshot: TaskSnapshot, actions: TaskActions) -> tuple[Attempt, ...]:
+    """Return the attempts whose engines nothing more is measured on."""
+    is_over = not actions.task.may_start_experiments or not snapshot.unfinished
+    if not is_over or actions.question is not None:
+        return ()
+    used = {
+        r.further.left_engine.attempt.attempt_id
+        for r in actions.repetitions
+        if r.further.left_engine
+    }
+    return tuple(attempt for attempt in snapshot.left_attempts if attempt.attempt_id not in used)
+
+
+def _check(actions: TaskActions, snapshot: TaskSnapshot, now: datetime) -> TaskActions:
     """Return the runs that show how far the best experiment can be trusted, or their result.
 
     All of the runs before them have ended, so that one after the other is interleaved.
     """
-    task, past = actions.task, with_settings_compared(history)
+    task, past = actions.task, with_settings_compared(snapshot.history or ())
     spec = task.file.optimization
     spent_reason = SPENT.get(task.stop_reason, "") if task.stop_reason is not None else ""
-    checks = [] if spent_reason else next_checks(spec.objective, past, spec.max_parallel)
+    up = find_left_engines(snapshot.left_attempts, past, now)
+    checks = []
+    if not spent_reason:
+        configurations_up = {engine.repeats for engine in up}
+        checks = next_checks(spec.objective, past, spec.max_parallel, configurations_up)
     if not checks:
         trust = verdict(spec.objective, past, spent_reason, spec.goals)
         return replace(actions, task=replace(task, trust=trust))
     first_ids = {run.ordinal: run.scored.experiment_id for run in past if run.scored}
-    repetitions = tuple(
-        Repetition(check=check, first_id=first_ids[check.repeats], ordinal=ordinal)
-        for ordinal, check in enumerate(checks, start=past[-1].ordinal + 1)
-    )
-    return replace(actions, repetitions=repetitions)
+    repetitions = []
+    for ordinal, check in enumerate(checks, start=past[-1].ordinal + 1):
+        further = choose_engine(check, past, up)
+        up = [engine for engine in up if engine is not further.left_engine]
+        repetition = Repetition(
+            check=check, first_id=first_ids[check.repeats], ordinal=ordinal, further=further
+        )
+        repetitions.append(repetition)
+    return replace(actions, repetitions=tuple(repetitions))
 
 
 def _conclude(snapshot: TaskSnapshot, actions: TaskActions, now: datetime) -> TaskActions:

@@ -10,12 +10,14 @@ from msgspec.structs import replace
 from schemas.orchestrator.views import PlannedExperiment
 from schemas.task.task_file import StopReason, TaskFile
 from schemas.task.trust import RunInfo, RunRole
+from services.orchestrator.domain.configurations import Point
 from services.orchestrator.domain.installation.installation import Installation
 from services.orchestrator.domain.installation.offers import Offer
 from services.orchestrator.domain.lifecycle.budget import keep_priced_gpus
 from services.orchestrator.domain.plan.memory_rule import fit_request
 from services.orchestrator.domain.plan.plan import check_task, make_search
-from services.orchestrator.domain.plan.planner import Planner, make_planner
+from services.orchestrator.domain.plan.task_planner import TaskPlanner, make_task_planner
+from services.orchestrator.domain.progress.lost_engines import find_lost_engines
 from services.orchestrator.domain.progress.snapshot import TaskSnapshot
 from services.orchestrator.domain.records import Task
 from services.orchestrator.domain.search.history import (
@@ -28,18 +30,22 @@ from services.orchestrator.domain.search.prior import predict_score
 from services.orchestrator.domain.search.propose import propose
 from services.orchestrator.domain.search.search import Proposal, Search
 from services.orchestrator.domain.search.warm_start import past_of
+from shared.engines.variants import Variant
 from shared.errors import RefusedError
 
 SEARCH_ROLES = frozenset({RunRole.SEARCH, RunRole.SCREEN})
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What a task tries next: two that are equal have the same answer."""
+    """What a task tries next: two that are equal have the same answer. `lost` are engines that it
+    goes on without.
+    """
 
     file: TaskFile
     search: Search
     trials: Sequence[Trial]
     offers: Sequence[Offer]
+    lost: frozenset[Variant] = frozenset()
 
 
 class PlannedProposal(Struct, frozen=True, kw_only=True):
@@ -78,18 +84,24 @@ def ask(snapshot: TaskSnapshot, installation: Installation) -> Question | None:
         search=search,
         trials=trials_of(goals, search.space, past),
         offers=installation.offers,
+        lost=frozenset(find_lost_engines(task, snapshot.history or ())),
     )
 
 
 def answer(
-    question: Question, task: Task, installation: Installation, planner: Planner | None = None
+    question: Question, task: Task, installation: Installation, planner: TaskPlanner | None = None
 ) -> Answer:
     """Return what follows. `planner` is the task's, where it was made before."""
     try:
         planner = planner or _make_planner(question.file, task, installation)
     except RefusedError as error:
         return Answer(reason=str(error))  # no executor present knows the engine
-    step = propose(question.search, question.trials, planner.is_possible)
+    is_possible = planner.is_possible
+
+    def is_left(point: Point) -> bool:
+        return point.variant not in question.lost and is_possible(point)
+
+    step = propose(question.search, question.trials, is_left)
     if isinstance(step, StopReason):
         return Answer(stop_reason=step)
     if not isinstance(step, Proposal):
@@ -110,11 +122,11 @@ def answer(
     )
 
 
-def _make_planner(file: TaskFile, task: Task, installation: Installation) -> Planner:
+def _make_planner(file: TaskFile, task: Task, installation: Installation) -> TaskPlanner:
     gpus, _ = keep_priced_gpus(file.gpus, file.optimization.max_cost, task.prices)
     file = replace(file, gpus=gpus)
     check_task(file)
-    return make_planner(file, installation)
+    return make_task_planner(file, installation)
 
 
 def _find_warm(snapshot: TaskSnapshot, task: Task) -> list[RunRecord]:

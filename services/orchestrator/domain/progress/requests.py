@@ -34,6 +34,25 @@ def learns_memory(preferences: GpuPreferences | None, experiment: Experiment) ->
     return not has_run_out and is_learned(experiment.request, preferences)
 
 
+def find_executors(
+    installation: Installation, task: Task, experiment: Experiment, gpus: GpuPreferences | None
+) -> tuple[str, ...]:
+    """Return the present executors that could run the experiment.
+
+    `gpus` are the task's, with its nodes by their ids; None at a server that runs already.
+    """
+    engine = experiment.engine
+    workload = Workload(
+        model=engine.model,
+        gpus=gpus,
+        mode=task.mode,
+        engine=engine.engine,
+        base_runtime=engine.engine,
+        image_tag=engine.image_tag,
+    )
+    return installation.find_eligible(workload, task.benchmark_tool)
+
+
 def request_gpus(
     gpus: GpuPreferences | None,
     task: Task,
@@ -50,16 +69,7 @@ def request_gpus(
     """
     experiment, _ = with_memory(experiment, gpus, facts.peaks, task.largest_memory_mb)
     timeout_seconds = task.file.optimization.timeout_per_iteration
-    engine = experiment.engine
-    workload = Workload(
-        model=engine.model,
-        gpus=gpus,
-        mode=task.mode,
-        engine=engine.engine,
-        base_runtime=engine.engine,
-        image_tag=engine.image_tag,
-    )
-    nodes = installation.find_eligible(workload, task.benchmark_tool)
+    nodes = find_executors(installation, task, experiment, gpus)
     request = replace(
         experiment.request,
         same_model=task.gpu_model,

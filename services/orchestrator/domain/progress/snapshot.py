@@ -7,7 +7,7 @@ from msgspec import Struct
 from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES, ExperimentState
 from schemas.task.task_file import TaskFile
 from services.orchestrator.domain.lifecycle.budget import HeldGpus
-from services.orchestrator.domain.records import Experiment, Task
+from services.orchestrator.domain.records import Attempt, Experiment, Task
 from services.orchestrator.domain.search.history import RunRecord
 
 
@@ -16,7 +16,8 @@ class TaskSnapshot(Struct, frozen=True, kw_only=True):
 
     `pending` are the next that may request GPUs, as many as the task has room for. `history` are
     all of its runs in order, None where nothing depends on them. `holds` is of a task with a budget
-    that is not used up. `gpu_model` is that of its first grant.
+    that is not used up. `left_attempts` are ended ones whose engines may be up. `gpu_model` is that
+    of its first grant.
     """
 
     task: Task
@@ -27,6 +28,7 @@ class TaskSnapshot(Struct, frozen=True, kw_only=True):
     history: tuple[RunRecord, ...] | None = None
     holds: tuple[HeldGpus, ...] = ()
     gpu_model: str | None = None
+    left_attempts: tuple[Attempt, ...] = ()
 
     @property
     def may_start_any(self) -> bool:

@@ -72,7 +72,7 @@ def _probability(weights: Sequence[float], features: Sequence[float]) -> float:
 def _features(space: Space, place: Place) -> list[float]:
     """1, then a number from -1 to 1 for what is ordered, and one for each value of what is not.
 
-    What has one value only distinguishes no places.
+    What has one value only distinguishes no places; what another engine has is 0.
     """
     features = [1.0]
     for dimension, at in zip(space.dimensions, place, strict=True):
@@ -80,11 +80,17 @@ def _features(space: Space, place: Place) -> list[float]:
     return features
 
 
-def _of_dimension(dimension: Dimension, at: float) -> list[float]:
+def _of_dimension(dimension: Dimension, at: float | None) -> list[float]:
+    if at is None:
+        return [0.0] * len(_of_dimension(dimension, _ends(dimension)[0]))
     if not dimension.is_ordered:
         return [float(at == number) for number in range(len(dimension.values))]
-    low, high = 0.0, len(dimension.values) - 1.0
-    if (span := dimension.continuous) is not None:
-        scale = math.log if span.log else float
-        low, high, at = scale(span.low), scale(span.high), scale(at)
+    low, high = _ends(dimension)
+    if (span := dimension.continuous) is not None and span.log:
+        low, high, at = math.log(low), math.log(high), math.log(at)
     return [2 * (at - low) / (high - low) - 1] if high > low else []
+
+
+def _ends(dimension: Dimension) -> tuple[float, float]:
+    span = dimension.continuous
+    return (0.0, len(dimension.values) - 1.0) if span is None else (span.low, span.high)

@@ -16,7 +16,7 @@ from shared.benchmarks.verdicts.run_settings import other_settings
 
 
 class RunRecord(Struct, frozen=True, kw_only=True):
-    """An experiment of the task. `scored`: it succeeded."""
+    """An experiment of the task. `scored`: it succeeded; `reason` is why it ended otherwise."""
 
     ordinal: int
     state: ExperimentState
@@ -24,6 +24,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     scored: Scored | None = None
     failure: FailureKind | None = None
     run: RunInfo = RunInfo()
+    reason: str = ""
 
 
 class Trial(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES
 from schemas.task.objectives import Objective
 from schemas.task.trust import RunInfo, RunRole
 from services.orchestrator.domain.search.history import RunRecord
+from services.orchestrator.domain.search.kept_engines import effective_runs, start_of
 from shared.benchmarks.verdicts.ranking import Scored
 
 # Of a configuration's own variance against that of all, as so many further runs.
@@ -17,14 +18,15 @@ _PRIOR: Final = 4
 # One-sided 95 % of Student's t by degrees of freedom, 1 and up; the last of more.
 _T: Final = (6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81, 1.80, 1.78, 1.77, 1.76)
 _T_MANY: Final = 1.70
+_ROUNDING: Final = 1e-9
 
 
 class Configuration(Struct, frozen=True, kw_only=True):
     """Its runs but for replays: `measured` are those with a score, `counted` the least disturbed of
     them, `made` all that ended.
 
-    `better_share` and `worse_share` are how far the mean of what counts may be off, see
-    `ScoreError`; None: by any amount.
+    `starts` are of the runs that count, see `start_of`. `better_share` and `worse_share` are how
+    far the mean of what counts may be off, see `ScoreError`; None: by any amount.
     """
 
     first: RunRecord
@@ -32,6 +34,7 @@ class Configuration(Struct, frozen=True, kw_only=True):
     counted: tuple[Scored, ...]
     made: int
     is_reliable: bool
+    starts: tuple[int, ...] = ()
     better_share: float | None = 0.0
     worse_share: float | None = 0.0
     doubts: tuple[str, ...] = ()
@@ -53,6 +56,18 @@ class Configuration(Struct, frozen=True, kw_only=True):
     @property
     def mean(self) -> float:
         return math.fsum(self.scores) / len(self.scores)
+
+    @property
+    def effective_runs(self) -> float:
+        """Return how many runs on starts of their own tell as much as those that count."""
+        return effective_runs(self.starts) if self.starts else float(len(self.scores))
+
+    @property
+    def freedom(self) -> float:
+        """Return by what the squares are divided for the variance of runs on fresh starts: one
+        less than the runs, and less where some share a start.
+        """
+        return len(self.scores) * (1 - 1 / self.effective_runs) if self.scores else 0.0
 
     @property
     def measured_mean(self) -> float:
@@ -79,7 +94,7 @@ class Noise(Struct, frozen=True, kw_only=True):
 
     def error(self, first: Configuration, other: Configuration) -> float:
         """Return by how much two means of equal configurations may differ, as a share."""
-        return self.t * math.sqrt(sum(self._variance(c) / len(c.scores) for c in (first, other)))
+        return self.t * math.sqrt(sum(self._variance(c) / c.effective_runs for c in (first, other)))
 
     def margin(self, first: Configuration, other: Configuration) -> float:
         """Return by how much chance and measuring together may part them, as a share."""
@@ -90,7 +105,7 @@ class Noise(Struct, frozen=True, kw_only=True):
 
     def _variance(self, configuration: Configuration) -> float:
         prior = _PRIOR * self.variance
-        return (configuration.squares + prior) / (len(configuration.scores) - 1 + _PRIOR)
+        return (configuration.squares + prior) / (configuration.freedom + _PRIOR)
 
 
 def configurations_of(past: Sequence[RunRecord]) -> list[Configuration]:
@@ -111,10 +126,11 @@ def _configuration(runs: Sequence[RunRecord]) -> Configuration:
         measured=tuple(measured),
         counted=tuple(run.scored for run in counted if run.scored is not None),
         made=len(runs),
+        starts=tuple(start_of(run) for run in counted),
         is_reliable=all(run.scored is not None for run in runs),
         better_share=_mean([_shares(run.run)[0] for run in counted]),
         worse_share=_mean([_shares(run.run)[1] for run in counted]),
-        doubts=tuple(dict.fromkeys(doubt for run in counted for doubt in _doubts(run.run))),
+        doubts=tuple(dict.fromkeys(doubt for run in counted for doubt in run.run.doubts)),
     )
 
 
@@ -129,10 +145,6 @@ def _is_bounded(run: RunInfo) -> bool:
     return None not in _shares(run)
 
 
-def _doubts(run: RunInfo) -> tuple[str, ...]:
-    return (*run.contaminated, *(run.error.because if run.error is not None else ()))
-
-
 def _mean(shares: Sequence[float | None]) -> float | None:
     shares_known = [share for share in shares if share is not None]
     if len(shares_known) < len(shares):
@@ -143,11 +155,11 @@ def _mean(shares: Sequence[float | None]) -> float | None:
 def noise_of(compared: Iterable[Configuration]) -> Noise | None:
     """Return the noise of the measured configurations; None where none was measured twice."""
     measured = list(compared)
-    freedom = sum(len(configuration.scores) - 1 for configuration in measured)
-    if not freedom:
+    freedom = math.fsum(configuration.freedom for configuration in measured)
+    if freedom < 1 - _ROUNDING:
         return None
     squares = math.fsum(configuration.squares for configuration in measured)
-    return Noise(variance=squares / freedom, freedom=freedom)
+    return Noise(variance=squares / freedom, freedom=math.floor(freedom + _ROUNDING))
 
 
 def behind(objective: Objective, leader: Configuration, other: Configuration) -> float:
@@ -183,4 +195,33 @@ def is_better(
     return (
         behind(objective, first, other) > noise.margin(first, other)
         and _gap(objective, first.measured_mean, other.measured_mean) >= 0
+    )
+
+
+def find_filtered(
+    configurations: Iterable[Configuration], compared: Sequence[Configuration]
+) -> list[Configuration]:
+    """Return those that are not compared only for what measuring may have done to them: levels that
+    were set aside, or constraints that the engine alone may meet.
+    """
+    ordinals = {configuration.ordinal for configuration in compared}
+    return [
+        configuration
+        for configuration in configurations
+        if configuration.ordinal not in ordinals
+        and configuration.counted
+        and configuration.is_reliable
+        and all(
+            (not run.excess or _may_meet(configuration, run))
+            and all(level.set_aside is not None for level in run.failed_levels)
+            for run in configuration.counted
+        )
+    ]
+
+
+def _may_meet(configuration: Configuration, counted: Scored) -> bool:
+    return any(
+        run.run.contaminated or (run.run.error is not None and run.run.error.may_meet)
+        for run in configuration.measured
+        if run.scored is counted
     )

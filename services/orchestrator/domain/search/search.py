@@ -1,5 +1,6 @@
 """A search: what it chooses from, what it has tried, and what a strategy answers."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, Protocol
@@ -70,6 +71,17 @@ class Situation(Struct, frozen=True, kw_only=True):
         """Return every place tried, by whichever task, with its standing; None: not known yet."""
         trials = (*self.past, *self.own_trials)
         return [(trial.place, trial.standing) for trial in trials if trial.place is not None]
+
+    @property
+    def turn(self) -> list[int | None]:
+        """Return the engines, those that were tried least first, so that all have as good a
+        chance; None: the only one.
+        """
+        space = self.search.space
+        counts = Counter(
+            space.engine_at(trial.place) for trial in self.own_trials if trial.place is not None
+        )
+        return sorted(space.parts, key=lambda engine: counts[engine])
 
     def propose(self, place: Place, reason: str, divisor: int = 1) -> Proposal:
         """Return the proposal of the configuration at a place."""

@@ -1,4 +1,8 @@
-"""The configurations that a search may propose, as places: one number for each dimension."""
+"""The configurations that a search may propose, as places: one number for each dimension.
+
+A task over several engines has a dimension for these, the first, and dimensions of one engine each:
+in the place of another's configuration there is None for them.
+"""
 
 import itertools
 import math
@@ -9,9 +13,18 @@ from typing import Any, Final
 from msgspec import Struct
 
 from schemas.task.parameters import ContinuousRange
-from services.orchestrator.domain.configurations import CONFIGURATIONS, Axis, Point, Row, point_of
+from services.orchestrator.domain.configurations import (
+    CONFIGURATIONS,
+    ENGINE,
+    ENV,
+    Axis,
+    Point,
+    Row,
+    point_of,
+)
+from shared.engines.variants import IMAGE_TAG
 
-Place = tuple[int | float, ...]
+Place = tuple[int | float | None, ...]
 
 _DRAWS: Final = 200
 _MAX_COUNTED: Final = 20_000
@@ -32,7 +45,7 @@ class Dimension(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """Return the name as `Point.show` has it."""
         axis = self.axis
-        is_alone = axis.block in {"parameters", CONFIGURATIONS}
+        is_alone = axis.block in {"parameters", CONFIGURATIONS, ENGINE}
         return axis.name if is_alone else f"{axis.block}.{axis.name}"
 
     def value(self, at: float) -> Any:
@@ -50,7 +63,7 @@ class Dimension(Struct, frozen=True, kw_only=True):
 
     def at_shown(self, parameters: Mapping[str, Any]) -> int | float | None:
         """Return where a configuration is that `Point.shown` wrote; None if it is not here."""
-        if self.axis.block == CONFIGURATIONS:
+        if self.axis.has_rows:
             rows = enumerate(self.values)
             return next((number for number, row in rows if _has_row(parameters, row)), None)
         return self.at(parameters[self.name]) if self.name in parameters else None
@@ -67,49 +80,138 @@ class Space(Struct, frozen=True, kw_only=True):
     dimensions: tuple[Dimension, ...]
 
     @property
+    def engines(self) -> range:
+        """Return the engines by their places; none where the task has one."""
+        first = self.dimensions[0] if self.dimensions else None
+        return range(len(first.values) if first is not None and first.axis.is_of_engines else 0)
+
+    @property
+    def parts(self) -> Sequence[int | None]:
+        """Return the engines, each of which has a product of dimensions; None: the only one."""
+        return self.engines or (None,)
+
+    @property
     def size(self) -> int | None:
         """Count the configurations; None: more than can be counted."""
         if any(dimension.continuous is not None for dimension in self.dimensions):
             return None
-        return math.prod(len(dimension.values) for dimension in self.dimensions)
+        return sum(math.prod(map(len, self._choices(engine))) for engine in self.parts)
+
+    def numbers_of(self, engine: int | None) -> tuple[int, ...]:
+        """Return the dimensions, by number, that a configuration of the engine has."""
+        return tuple(
+            number
+            for number, dimension in enumerate(self.dimensions)
+            if dimension.axis.engine in {None, engine}
+        )
+
+    def engine_at(self, place: Place) -> int | None:
+        """Return the engine of a configuration."""
+        at = place[0] if self.engines else None
+        return None if at is None else int(at)
 
     def point(self, place: Place) -> Point:
         pairs = zip(self.dimensions, place, strict=True)
-        return point_of([(dimension.axis, dimension.value(at)) for dimension, at in pairs])
+        return point_of(
+            [(dimension.axis, dimension.value(at)) for dimension, at in pairs if at is not None]
+        )
 
     def place(self, parameters: Mapping[str, Any]) -> Place | None:
         """Return the place of a configuration that `Point.show` wrote; None if it is not here."""
-        places = [dimension.at_shown(parameters) for dimension in self.dimensions]
-        known_places = tuple(at for at in places if at is not None)
-        return known_places if len(known_places) == len(places) else None
+        places = (self._place_in(engine, parameters) for engine in self.parts)
+        return next((place for place in places if place is not None), None)
 
-    def draw(self, random: Random) -> Place:
-        return tuple(dimension.draw(random) for dimension in self.dimensions)
+    def draw(self, random: Random, engine: int | None = None) -> Place:
+        """Draw a configuration, of any engine where none is given."""
+        if engine is None and self.engines:
+            engine = random.choice(self.engines)
+        numbers = self.numbers_of(engine)
+        return tuple(
+            engine
+            if dimension.axis.is_of_engines
+            else (dimension.draw(random) if number in numbers else None)
+            for number, dimension in enumerate(self.dimensions)
+        )
 
     def places(self) -> Iterator[Place]:
         """Yield all places of a space that can be counted, in the order of a grid."""
-        return itertools.product(*(range(len(dimension.values)) for dimension in self.dimensions))
+        for engine in self.parts:
+            yield from itertools.product(*self._choices(engine))
 
     def single_values(self) -> Iterator[Point]:
         """Few configurations that together have every value; of a continuous range both ends."""
-        firsts = [_ends(dimension)[0] for dimension in self.dimensions]
-        yield self.point(tuple(firsts))
-        for number, dimension in enumerate(self.dimensions):
-            for at in _ends(dimension)[1:]:
-                yield self.point((*firsts[:number], at, *firsts[number + 1 :]))
+        for engine in self.parts:
+            numbers = self.numbers_of(engine)
+            firsts: list[int | float | None] = [
+                _ends(dimension)[0] if number in numbers else None
+                for number, dimension in enumerate(self.dimensions)
+            ]
+            if engine is not None:
+                firsts[0] = engine
+            yield self.point(tuple(firsts))
+            for number in numbers:
+                if self.dimensions[number].axis.is_of_engines:
+                    continue
+                for at in _ends(self.dimensions[number])[1:]:
+                    yield self.point((*firsts[:number], at, *firsts[number + 1 :]))
+
+    def _choices(self, engine: int | None) -> list[Sequence[int | None]]:
+        """Return what each dimension may be in a configuration of the engine."""
+        numbers = self.numbers_of(engine)
+        return [
+            (engine,)
+            if dimension.axis.is_of_engines
+            else (range(len(dimension.values)) if number in numbers else (None,))
+            for number, dimension in enumerate(self.dimensions)
+        ]
+
+    def _place_in(self, engine: int | None, parameters: Mapping[str, Any]) -> Place | None:
+        numbers = self.numbers_of(engine)
+        own_dimensions = [self.dimensions[number] for number in numbers]
+        names_tag = any(dimension.axis.is_of_tags for dimension in own_dimensions)
+        if engine is not None and not names_tag and IMAGE_TAG in parameters:
+            return None  # of an engine that is told by its tag
+        names = {dimension.name for dimension in own_dimensions}
+        if any(name.startswith(f"{ENV}.") and name not in names for name in parameters):
+            return None
+        at = {
+            number: dimension.at_shown(parameters)
+            for number, dimension in zip(numbers, own_dimensions, strict=True)
+        }
+        if engine is not None and _has_row(parameters, self.dimensions[0].values[engine]):
+            at[0] = engine
+        is_here = None not in at.values() and (engine is None or at[0] == engine)
+        count = len(self.dimensions)
+        return tuple(at.get(number) for number in range(count)) if is_here else None
 
 
-def middle(space: Space) -> Place:
-    """The middle of what is ordered, the first of what is not."""
-    return tuple(_middle(dimension) for dimension in space.dimensions)
+def middle(space: Space, engine: int | None = None) -> Place:
+    """The middle of what is ordered, the first of what is not, of the engine: else the first."""
+    if engine is None and space.engines:
+        engine = 0
+    numbers = space.numbers_of(engine)
+    return tuple(
+        engine
+        if dimension.axis.is_of_engines
+        else (_middle(dimension) if number in numbers else None)
+        for number, dimension in enumerate(space.dimensions)
+    )
 
 
-def draw_new(space: Space, random: Random, is_new: Callable[[Place], bool]) -> Place | None:
-    """Draw a new place; None if nothing new is left, or is too rare to be found."""
-    for _ in range(_DRAWS):
-        place = space.draw(random)
-        if is_new(place):
-            return place
+def draw_new(
+    space: Space,
+    random: Random,
+    is_new: Callable[[Place], bool],
+    engines: Sequence[int | None] = (None,),
+) -> Place | None:
+    """Draw a new place, of the first of the `engines` that has one; None if nothing new is left, or
+    is too rare to be found.
+    """
+    for engine in engines:
+        for _ in range(_DRAWS):
+            place = space.draw(random, engine)
+            if is_new(place):
+                return place
     if space.size is None or space.size > _MAX_COUNTED:
         return None
     new_places = [place for place in space.places() if is_new(place)]
@@ -139,6 +241,8 @@ def _dimension(axis: Axis) -> Dimension:
     if axis.span is not None:
         steps = range(axis.span.low, axis.span.high + 1, axis.span.step or 1)
         return Dimension(axis=axis, values=steps, is_ordered=True)
+    if axis.is_of_engines:  # two may differ in what is theirs alone
+        return Dimension(axis=axis, values=axis.values)
     distinct = tuple({_identity(value): value for value in axis.values}.values())
     is_ordered = not axis.is_categorical and all(
         isinstance(value, int | float) and not isinstance(value, bool) for value in distinct

@@ -42,7 +42,8 @@ def propose_predicted(situation: Situation, place: Place | None) -> Proposal | N
     prior = situation.search.prior
     if prior is None or place is None or not situation.is_promising(place):
         return None
-    return situation.propose(place, f"the best that is left by the roofline of {prior.gpu.model}")
+    source = "AIConfigurator for" if prior.forecasts is not None else "the roofline of"
+    return situation.propose(place, f"the best that is left by {source} {prior.gpu.model}")
 
 
 def predict_best(situation: Situation) -> Place | None:
@@ -78,7 +79,7 @@ def propose_most_promising(situation: Situation) -> Proposal | None:
 def draw_at_random(situation: Situation, drawn: int = 0) -> Proposal | StopReason:
     """Draw a configuration, of `drawn` in all; 0: of any number. Stop if there is none left."""
     space, random = situation.search.space, situation.random
-    place = draw_new(space, random, situation.is_promising)
+    place = draw_new(space, random, situation.is_promising, situation.turn)
     if place is None:
         is_any_left = draw_new(space, random, situation.is_new) is not None
         return StopReason.ONLY_CRASHES_LEFT if is_any_left else StopReason.SPACE_EXHAUSTED

@@ -6,13 +6,18 @@ several objectives so are those that none beats in all of them.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from schemas.task.objectives import Objective
 from schemas.task.trust import RunRole, SetAside, TrustedConfiguration, TrustVerdict
+from services.orchestrator.domain.search.engine_trust import (
+    best_of_engines,
+    engine_standings,
+    lacking_runs,
+)
 from services.orchestrator.domain.search.front_trust import (
     MAX_FRONT_MEMBERS,
     front_verdict,
@@ -20,11 +25,13 @@ from services.orchestrator.domain.search.front_trust import (
     unbeaten,
 )
 from services.orchestrator.domain.search.history import RunRecord
+from services.orchestrator.domain.search.kept_engines import decide
 from services.orchestrator.domain.search.repeated_runs import (
     Configuration,
     Noise,
     behind,
     configurations_of,
+    find_filtered,
     is_better,
     noise_of,
     slack,
@@ -52,10 +59,14 @@ class Check(Struct, frozen=True, kw_only=True):
     seed: int = 0
 
 
-def next_checks(objective: Objective, past: Sequence[RunRecord], most: int) -> list[Check]:
+def next_checks(
+    objective: Objective, past: Sequence[RunRecord], most: int, up: Collection[int] = ()
+) -> list[Check]:
     """Up to `most` runs that are to be added next; none if it is known what can be.
 
-    Called where nothing is under way: the runs of one call do not know of each other's results.
+    `up` are configurations whose engine is up, by their first runs: a leader whose next run may be
+    measured on it comes first, one run ahead of the others at most. Called where nothing is under
+    way: the runs of one call do not know of each other's results.
     """
     configurations = configurations_of(past)
     disturbed = [
@@ -73,9 +84,13 @@ def next_checks(objective: Objective, past: Sequence[RunRecord], most: int) -> l
         return []
     added = sum(run.run.role is RunRole.REPEAT for run in past)
     if added < max(MIN_REPEATS, len(configurations) // 2):
-        checks = _baseline_runs(configurations, compared) or _race(objective, compared)
+        checks = _baseline_runs(configurations, compared) or _race(objective, compared, past, up)
         if checks:
             return checks[:most]
+    if added < max(MIN_REPEATS, len(configurations) // 2) + len(best_of_engines(compared)):
+        leaders = lacking_runs(compared)
+        if leaders:
+            return [_repeat(leader, "the best of its engine") for leader in leaders][:most]
     if added < max(MIN_REPEATS, len(configurations) // 2) + MAX_FRONT_MEMBERS:
         members = missing_runs(compared)
         if members:
@@ -83,10 +98,12 @@ def next_checks(objective: Objective, past: Sequence[RunRecord], most: int) -> l
     return _replays(objective, past, configurations)[:most]
 
 
-def checks_at_most(configurations: int, goals: int) -> int:
-    """Return how many runs `next_checks` may add, beside those in place of disturbed ones."""
+def checks_at_most(configurations: int, goals: int, engines: int = 0) -> int:
+    """Return how many runs `next_checks` may add, beside those in place of disturbed ones.
+    `engines` are of a task over several.
+    """
     members = MAX_FRONT_MEMBERS if goals > 1 else 0
-    return max(MIN_REPEATS, configurations // 2) + members + REPLAYS
+    return max(MIN_REPEATS, configurations // 2) + members + engines + REPLAYS
 
 
 def verdict(
@@ -107,7 +124,7 @@ def verdict(
         return TrustVerdict(set_aside=aside, incomplete_because=incomplete_because)
     noise = noise_of(compared)
     winner, tied = _winner(objective, configurations, compared, noise)
-    filtered = _find_filtered(configurations, compared)
+    filtered = find_filtered(configurations, compared)
     best = (winner, *tied)
     order = (
         *(
@@ -139,6 +156,7 @@ def verdict(
         incomplete_because=incomplete_because,
         front=front_verdict(goals, compared) if len(goals) > 1 else (),
         order=order,
+        engines=engine_standings(objective, winner, compared, noise),
     )
 
 
@@ -181,35 +199,6 @@ def _rank_comparable(
         ],
     )
     return [by_ordinal[scored.ordinal] for scored in ranking.ranked if not scored.excess]
-
-
-def _find_filtered(
-    configurations: Iterable[Configuration], compared: Sequence[Configuration]
-) -> list[Configuration]:
-    """Return those that are not compared only for what measuring may have done to them: levels that
-    were set aside, or constraints that the engine alone may meet.
-    """
-    ordinals = {configuration.ordinal for configuration in compared}
-    return [
-        configuration
-        for configuration in configurations
-        if configuration.ordinal not in ordinals
-        and configuration.counted
-        and configuration.is_reliable
-        and all(
-            (not run.excess or _may_meet(configuration, run))
-            and all(level.set_aside is not None for level in run.failed_levels)
-            for run in configuration.counted
-        )
-    ]
-
-
-def _may_meet(configuration: Configuration, counted: Scored) -> bool:
-    return any(
-        run.run.contaminated or (run.run.error is not None and run.run.error.may_meet)
-        for run in configuration.measured
-        if run.scored is counted
-    )
 
 
 def _standing(
@@ -291,7 +280,12 @@ def _baseline_runs(
     return [_repeat(base, "the noise between equal runs")] * missing
 
 
-def _race(objective: Objective, compared: Sequence[Configuration]) -> list[Check]:
+def _race(
+    objective: Objective,
+    compared: Sequence[Configuration],
+    past: Sequence[RunRecord],
+    up: Collection[int],
+) -> list[Check]:
     noise = noise_of(compared)
     if noise is None:
         return []
@@ -311,9 +305,14 @@ def _race(objective: Objective, compared: Sequence[Configuration]) -> list[Check
     ]
     if rivals and not any(rival in candidates for rival in rivals):
         return []
-    fewest = sorted(
-        candidates, key=lambda configuration: (len(configuration.clean), configuration.ordinal)
-    )
+    least_clean = min((len(configuration.clean) for configuration in candidates), default=0)
+
+    def place(configuration: Configuration) -> tuple[bool, int, int]:
+        ordinal, runs = configuration.ordinal, len(configuration.clean)
+        goes_on = ordinal in up and decide(RunRole.REPEAT, ordinal, past).is_kept
+        return not (goes_on and runs <= least_clean + 1), runs, ordinal
+
+    fewest = sorted(candidates, key=place)
     return [
         _repeat(configuration, "a leader within the noise of another") for configuration in fewest
     ]

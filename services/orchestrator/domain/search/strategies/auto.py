@@ -1,14 +1,19 @@
-"""A search in stages: what matters most first, each stage with the best of the stage before."""
+"""A search in stages: what matters most first, each stage with the best of the stage before.
+
+Of a task over several engines each has its own stages, by turns: none is left for being behind
+before it is tuned.
+"""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.task.task_file import OptimizationSpec
-from services.orchestrator.domain.configurations import CONFIGURATIONS, Axis
+from services.orchestrator.domain.configurations import CONFIGURATIONS, ENGINE, ENV, Axis
 from services.orchestrator.domain.search import tpe
 from services.orchestrator.domain.search.history import Trial
 from services.orchestrator.domain.search.prior import best_predicted
@@ -31,6 +36,7 @@ from services.orchestrator.domain.search.steps import (
     stop_at_limit,
 )
 from services.orchestrator.domain.search.strategies import bayesian
+from shared.engines.variants import title_of, variant_of
 from shared.gpu.sizing import degree_named, hyphenate
 
 EXHAUSTIVE_LIMIT: Final = 8  # configurations that a stage tries all of
@@ -54,15 +60,19 @@ LOAD: Final = frozenset(
         *("max-num-batched-tokens", "max-num-seqs", "max-prefill-tokens"),
         *("max-running-requests", "max-total-tokens", "mem-frac", "mem-fraction-static"),
         *("n-gpu-layers", "num-gpu-blocks-override", "page-size", "parallel", "slots"),
+        *("free-gpu-memory-fraction", "max-batch-size", "max-num-tokens", "max-seq-len"),
         *("ubatch-size",),
     }
 )
 
 
 class Stage(Struct, frozen=True, kw_only=True):
-    """The dimensions that vary in it, by number, and how many experiments it may take."""
+    """The dimensions that vary in it, by number, and how many experiments it may take, all of one
+    `engine`; None: the only one.
+    """
 
     title: str
+    engine: int | None = None
     numbers: tuple[int, ...]
     size: int | None
     experiments: int
@@ -77,7 +87,7 @@ class StagedSearch:
         stages = stages_of(space)
         if not stages:
             return count_within(spec, space)
-        return count_within(spec, space, default=_count_staged(stages, space.size))
+        return count_within(spec, space, default=_count_staged(stages, space))
 
     def next(self, situation: Situation) -> Answer:
         stages = stages_of(situation.search.space)
@@ -96,7 +106,7 @@ class StagedSearch:
         stages = stages_of(search.space)
         if not stages:
             return bayesian.STRATEGY.describe(search)
-        texts = [f"{stage.title}, {_stage_text(search, stage)}" for stage in stages]
+        texts = [f"{_full_title(search, stage)}, {_stage_text(search, stage)}" for stage in stages]
         return (
             f"in stages that hold the best of the one before: {'; '.join(texts)}; then "
             "everything together"
@@ -104,30 +114,40 @@ class StagedSearch:
 
 
 def stages_of(space: Space) -> tuple[Stage, ...]:
-    """Return the stages of the dimensions that vary."""
-    numbers: dict[str, list[int]] = {"parallel layout": [], "load": [], "scheduler flags": []}
-    for number, dimension in enumerate(space.dimensions):
-        if dimension.continuous is not None or len(dimension.values) > 1:
+    """Return the stages of the dimensions that vary, of one engine after the other."""
+    return tuple(stage for engine in space.parts for stage in _stages_of_engine(space, engine))
+
+
+def _stages_of_engine(space: Space, engine: int | None) -> Iterator[Stage]:
+    numbers: dict[str, list[int]] = {
+        title: [] for title in ("version", "parallel layout", "load", "scheduler flags")
+    }
+    for number in space.numbers_of(engine):
+        dimension = space.dimensions[number]
+        if not dimension.axis.is_of_engines and (
+            dimension.continuous is not None or len(dimension.values) > 1
+        ):
             numbers[_title(dimension.axis)].append(number)
-    return tuple(
-        Stage(
-            title=title,
-            numbers=tuple(own_numbers),
-            size=(size := _part(space, own_numbers).size),
-            experiments=_experiments(size),
-        )
-        for title, own_numbers in numbers.items()
-        if own_numbers
-    )
+    for title, own_numbers in numbers.items():
+        if own_numbers:
+            size = _part(space, own_numbers).size
+            yield Stage(
+                title=title,
+                engine=engine,
+                numbers=tuple(own_numbers),
+                size=size,
+                experiments=_experiments(size),
+            )
 
 
-def _count_staged(stages: Sequence[Stage], size: int | None) -> int:
+def _count_staged(stages: Sequence[Stage], space: Space) -> int:
     """Return how many experiments all stages and what follows may take, at most half of a space
     of more than `EXHAUSTIVE_LIMIT`.
 
     Each stage begins with a configuration that was measured in the one before.
     """
-    count = sum(stage.experiments - 1 for stage in stages) + 1 + JOINT_EXPERIMENTS
+    firsts, size = len(space.parts), space.size
+    count = sum(stage.experiments - 1 for stage in stages) + firsts + JOINT_EXPERIMENTS
     return count if size is None else min(count, size, max(EXHAUSTIVE_LIMIT, math.ceil(size / 2)))
 
 
@@ -145,12 +165,15 @@ def _predict_start(search: Search) -> Place | None:
     return best_predicted(search.prior, search.space, random, lambda _: True)
 
 
-def _choose_start(situation: Situation) -> Place | Waiting:
+def _choose_start(situation: Situation, engine: int | None) -> Place | Waiting:
     """Return what stages begin with: the middle, or what a prior predicted best, if better."""
-    default = middle(situation.search.space)
+    space = situation.search.space
+    default = middle(space, engine)
     by_place = {trial.place: trial for trial in situation.own_trials}
     predicted, central = by_place.get(_predict_start(situation.search)), by_place.get(default)
     if predicted is None or central is None or predicted is central or predicted.place is None:
+        return default
+    if space.engine_at(predicted.place) != engine:
         return default
     if predicted.is_open or central.is_open:
         return Waiting()
@@ -163,10 +186,25 @@ def _choose_start(situation: Situation) -> Place | Waiting:
 
 
 def _next_in_stages(stages: Sequence[Stage], situation: Situation) -> Proposal | Waiting | None:
-    """Return the next of a stage; None: every stage is over."""
-    incumbent = _choose_start(situation)
+    """Return the next of a stage, of the engine that was tried least; None: every stage is over."""
+    is_waiting = False
+    for engine in situation.turn:
+        own_stages = [stage for stage in stages if stage.engine == engine]
+        step = _next_of_engine(engine, own_stages, situation)
+        if isinstance(step, Proposal):
+            return step
+        is_waiting |= step is not None
+    return Waiting() if is_waiting else None
+
+
+def _next_of_engine(
+    engine: int | None, stages: Sequence[Stage], situation: Situation
+) -> Proposal | Waiting | None:
+    incumbent = _choose_start(situation, engine)
     if isinstance(incumbent, Waiting):
         return incumbent
+    if not stages and situation.is_promising(incumbent):  # it has one configuration
+        return situation.propose(incumbent, "the only one of its engine")
     for count, stage in enumerate(stages, start=1):
         trials = [
             trial
@@ -177,7 +215,8 @@ def _next_in_stages(stages: Sequence[Stage], situation: Situation) -> Proposal |
         if len({trial.place for trial in trials}) < stage.experiments:
             place = _vary(stage, situation, incumbent, trials)
         if place is not None:
-            return situation.propose(place, f"stage {count} of {len(stages)}, {stage.title}")
+            title = _full_title(situation.search, stage)
+            return situation.propose(place, f"stage {count} of {len(stages)}, {title}")
         if any(trial.is_open for trial in trials):
             return Waiting()
         measured = [t for t in trials if t.standing is not None and not t.has_failed]
@@ -219,7 +258,9 @@ def _vary(
 def _title(axis: Axis) -> str:
     """Return the title of the earliest stage that varies one of the axis's flags."""
     flags = {hyphenate(name) for name in axis.columns()}
-    is_of_block = axis.block not in {"parameters", CONFIGURATIONS}
+    if axis.block == ENGINE:
+        return "version"
+    is_of_block = axis.block not in {"parameters", CONFIGURATIONS, ENV}
     if is_of_block or flags & LAYOUT or any(map(degree_named, flags)):
         return "parallel layout"
     return "load" if flags & LOAD else "scheduler flags"
@@ -234,7 +275,14 @@ def _experiments(size: int | None) -> int:
 
 
 def _part(space: Space, numbers: Iterable[int]) -> Space:
-    return Space(dimensions=tuple(space.dimensions[number] for number in numbers))
+    """Return the space of some dimensions of one engine, in which nothing else is its own."""
+    dimensions = (space.dimensions[number] for number in numbers)
+    return Space(
+        dimensions=tuple(
+            replace(dimension, axis=replace(dimension.axis, engine=None))
+            for dimension in dimensions
+        )
+    )
 
 
 def _is_inside(stage: Stage, incumbent: Place, place: Place) -> bool:
@@ -242,6 +290,13 @@ def _is_inside(stage: Stage, incumbent: Place, place: Place) -> bool:
         number in stage.numbers or at == own_at
         for number, (at, own_at) in enumerate(zip(place, incumbent, strict=True))
     )
+
+
+def _full_title(search: Search, stage: Stage) -> str:
+    if stage.engine is None:
+        return stage.title
+    row = dict(search.space.dimensions[0].values[stage.engine])
+    return f"{title_of(variant_of(row))}: {stage.title}"
 
 
 def _stage_text(search: Search, stage: Stage) -> str:

@@ -26,6 +26,7 @@ from services.orchestrator.domain.search.steps import (
 # Of the first experiments every other is the best that a prior predicts of what is left, so that a
 # wrong prediction costs no more than these.
 PRIOR_PROPOSALS: Final = 6
+DRAWN_OF_EACH_ENGINE: Final = 3  # before one is learned to be the better one
 
 
 class BayesianSearch:
@@ -54,8 +55,9 @@ class BayesianSearch:
 
 
 def count_drawn(search: Search) -> int:
-    """Return how many of the first experiments are drawn at random."""
-    default = max(3, min(10, search.experiments // 4))
+    """Return how many of the first experiments are drawn at random, of all engines in turn."""
+    of_engines = DRAWN_OF_EACH_ENGINE * len(search.space.parts)
+    default = max(of_engines, min(10, search.experiments // 4))
     return min(search.spec.n_initial_random or default, search.experiments)
 
 

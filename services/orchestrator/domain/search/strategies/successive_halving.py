@@ -47,7 +47,12 @@ class SuccessiveHalving:
                 places = {trial.place for trial in trials}
                 place = next((place for place in promoted if place not in places), None)
             elif len(trials) < rung.experiments:
-                place = draw_new(situation.search.space, situation.random, situation.is_promising)
+                place = draw_new(
+                    situation.search.space,
+                    situation.random,
+                    situation.is_promising,
+                    situation.turn,
+                )
             else:
                 place = None
             if place is not None:
