@@ -78,9 +78,10 @@ class HistoryQueries:
             records = await decision_log.find(connection, query)
         page = fitting(map(_brief, records))
         more = len(page) < len(records) or len(records) == query.limit
-        return DecisionList(
-            decisions=tuple(page), next_after_id=page[-1].decision_id if page and more else None
-        )
+        last_id = page[-1].decision_id if page and more else None
+        if query.before_id is not None:
+            return DecisionList(decisions=tuple(page), next_before_id=last_id)
+        return DecisionList(decisions=tuple(page), next_after_id=last_id)
 
     async def replay(self, query: ReplayDecisions) -> Replay:
         """Decide again what was recorded, beside this process's other work."""

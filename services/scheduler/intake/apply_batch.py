@@ -28,6 +28,7 @@ from services.scheduler.ledger.transitions import HELD_ON_LEASE
 from shared.errors import RefusedError
 from shared.postgres.database import Connection
 from shared.postgres.outbox import stage
+from shared.postgres.writes import Writes
 
 Command = RequestReservation | RenewReservation | ReleaseReservation
 C = TypeVar("C", bound=Command)
@@ -42,9 +43,15 @@ class Applied(Struct, frozen=True, kw_only=True):
 
 
 async def apply(
-    connection: Connection, commands: Sequence[Command], rules: ShareRules = ANY_SHARES
+    connection: Connection,
+    writes: Writes,
+    commands: Sequence[Command],
+    rules: ShareRules = ANY_SHARES,
 ) -> Applied:
-    """Apply commands, each on a reservation of its own; a refused one changes nothing."""
+    """Apply commands, each on a reservation of its own; a refused one changes nothing.
+
+    The caller sends the writes.
+    """
     replies: dict[UUID, Reply] = {}
     released: Sequence[ReleasedDevice] = ()
     requests = [command for command in commands if isinstance(command, RequestReservation)]
@@ -52,17 +59,17 @@ async def apply(
         command for command in commands if not isinstance(command, RequestReservation)
     ]
     if requests:
-        replies |= await _request(connection, requests, rules)
+        replies |= await _request(connection, writes, requests, rules)
     if other_commands:
-        stored = await reservation_rows.lock(
+        stored, now = await reservation_rows.lock_at(
             connection, [command.reservation_id for command in other_commands]
         )
-        now = await reservation_rows.database_now(connection)
         replies |= await _renew(
-            connection, [c for c in other_commands if isinstance(c, RenewReservation)], stored, now
+            writes, [c for c in other_commands if isinstance(c, RenewReservation)], stored, now
         )
         answers, released = await _release(
             connection,
+            writes,
             [c for c in other_commands if isinstance(c, ReleaseReservation)],
             stored,
             now,
@@ -72,15 +79,17 @@ async def apply(
 
 
 async def _request(
-    connection: Connection, commands: Sequence[RequestReservation], rules: ShareRules
+    connection: Connection,
+    writes: Writes,
+    commands: Sequence[RequestReservation],
+    rules: ShareRules,
 ) -> dict[UUID, Reply]:
     replies: dict[UUID, Reply] = {}
     check = partial(validation.check_request, rules=rules)
     sound = [command for command, _ in _check(commands, check, replies)]
     if not sound:
         return replies
-    queued = await reservation_rows.count_queued_by_priority(connection)
-    inserted = await reservation_rows.insert(connection, sound)
+    inserted, queued = await reservation_rows.insert(connection, sound)
     staged: list[Event] = []
     for command in sound:
         times = inserted.get(command.reservation_id)
@@ -88,7 +97,7 @@ async def _request(
             position = _next_position(queued, command.request.priority)
             staged.append(events.queued_event(command, times, position))
             replies[command.command_id] = Accepted(command_id=command.command_id, revision=1)
-    await stage(connection, *staged)
+    await stage(writes, *staged)
     repeated = [command for command in sound if command.reservation_id not in inserted]
     return replies | await _answer_repeated(connection, repeated)
 
@@ -119,7 +128,7 @@ async def _answer_repeated(
 
 
 async def _renew(
-    connection: Connection,
+    writes: Writes,
     commands: Sequence[RenewReservation],
     stored: Mapping[UUID, Reservation],
     now: datetime,
@@ -146,13 +155,14 @@ async def _renew(
             epoch=renewed_reservation.epoch,
         )
     if renewed:
-        await reservation_rows.write_renewed(connection, renewed)
-        await stage(connection, *staged)
+        await reservation_rows.write_renewed(writes, renewed)
+        await stage(writes, *staged)
     return replies
 
 
 async def _release(
     connection: Connection,
+    writes: Writes,
     commands: Sequence[ReleaseReservation],
     stored: Mapping[UUID, Reservation],
     now: datetime,
@@ -183,7 +193,7 @@ async def _release(
         replies[command.command_id] = _reply_to_release(command, released_reservation)
     if not given_back:
         return replies, ()
-    ended = await transitions.end_all(connection, endings, now)
+    ended = await transitions.end_all(writes, endings, now)
     released = await holding_rows.release(
         connection, [reservation.reservation_id for reservation in ended]
     )

@@ -24,6 +24,7 @@ from shared.errors import UnavailableError
 from shared.logging import log
 from shared.messaging.idempotency import body_hash, is_final
 from shared.postgres.database import Database
+from shared.postgres.writes import Writes
 
 CONCURRENT_BATCHES: Final = 2  # transactions
 MAX_BATCH: Final = 64  # commands in one
@@ -133,8 +134,9 @@ class CommandBatcher:
                 for command in new
                 if audit is not None and not isinstance(command, RenewReservation)
             ]
-            applied = await apply_batch.apply(connection, new, self.share_rules)
-            await command_replies.insert(connection, applied.replies, hashes)
+            writes = Writes()
+            applied = await apply_batch.apply(connection, writes, new, self.share_rules)
+            await command_replies.insert(connection, writes, applied.replies, hashes)
             for command, state_before in recorded:
                 reply = applied.replies[command.command_id]
                 if audit is not None and is_final(reply):

@@ -24,6 +24,7 @@ from services.scheduler.observations.latest_readings import DeviceKey
 from shared.errors import UnavailableError
 from shared.logging import log
 from shared.postgres.database import Database, to_json
+from shared.postgres.writes import Writes
 from shared.waiting import cancel_and_wait, wait_for
 
 POLL_SECONDS: Final = 1.0  # the longest pause: a wake-up may be lost
@@ -155,9 +156,10 @@ class DecisionLoop:
         live = self._live
         async with self.database.transaction() as connection:
             xid = await self.leadership.check(connection, is_decision=True)
-            await apply_decisions.apply(connection, decided, now)
+            writes = Writes()
+            await apply_decisions.apply(connection, writes, decided, now)
             await decision_log.record(
-                connection,
+                writes,
                 term=self._term or 0,
                 decided_at=now,
                 keyframe=live.journal.is_keyframe,
@@ -166,6 +168,7 @@ class DecisionLoop:
                 reservation_ids=[decision.reservation_id for decision in decided],
                 policy=to_json(live.engine.policy) if live.journal.is_keyframe else None,
             )
+            await writes.send(connection)
         live.commit(decided, xid)
         self._records += 1
         is_keyframe_due = self._records % decision_log.KEYFRAME_EVERY == 0

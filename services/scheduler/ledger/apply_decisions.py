@@ -28,6 +28,7 @@ from services.scheduler.ledger.timeline import draw_epochs
 from services.scheduler.ledger.transitions import LedgerChanged, device_grants, end_all
 from shared.postgres.database import Connection, to_json
 from shared.postgres.outbox import stage
+from shared.postgres.writes import Writes
 
 Stored = Mapping[UUID, Reservation]
 
@@ -47,18 +48,19 @@ WHERE (SELECT count(*) FROM unnest($1::bigint[], $2::text[]) AS decided (device_
 _CELLS_IN_USE: Final = """
 SELECT device_no, cells FROM holding WHERE device_no = ANY($1) AND released_at IS NULL
 """
-# Opens the holdings, each on the cells that the exclusion constraint guards, and starts the leases.
+# Opens holdings, each on the cells that the exclusion constraint guards.
+_HOLD: Final = f"""
+INSERT INTO holding (reservation_id, device_no, epoch, cells)
+SELECT reservation_id, device_no, epoch, coalesce(cells::int8multirange, int8multirange(
+    int8range(device_no * {CELLS_PER_DEVICE}, (device_no + 1) * {CELLS_PER_DEVICE})))
+FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[])
+    AS new (reservation_id, device_no, epoch, cells)
+"""
 _GRANT: Final = """
-WITH opened AS (
-    INSERT INTO holding (reservation_id, device_no, epoch, cells)
-    SELECT reservation_id, device_no, epoch, coalesce(cells::int8multirange, int8multirange(
-        int8range(device_no * $4::bigint, (device_no + 1) * $4::bigint)))
-    FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $10::text[])
-        AS new (reservation_id, device_no, epoch, cells))
-UPDATE reservation r SET state = 'granted', revision = r.revision + 1, granted_at = $9,
+UPDATE reservation r SET state = 'granted', revision = r.revision + 1, granted_at = $5,
     epoch = new.epoch, node_id = new.node_id, devices = new.devices::jsonb, reasons = '[]',
     lease_expires_at = clock_timestamp() + r.lease_ttl_seconds * interval '1 second'
-FROM unnest($5::uuid[], $6::bigint[], $7::text[], $8::text[])
+FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[])
     AS new (reservation_id, epoch, node_id, devices)
 WHERE r.reservation_id = new.reservation_id
 """
@@ -92,8 +94,11 @@ WHERE r.reservation_id = new.reservation_id
 """
 
 
-async def apply(connection: Connection, decisions: Sequence[Decision], now: datetime) -> None:
-    """Write the decisions and their events; the caller holds the leader row and commits.
+async def apply(
+    connection: Connection, writes: Writes, decisions: Sequence[Decision], now: datetime
+) -> None:
+    """Write the decisions and their events; the caller holds the leader row, sends the writes and
+    commits.
 
     Raises LedgerChanged if the ledger is not what was decided on any more, and asyncpg's violations
     of integrity if devices or hosts are held already.
@@ -104,14 +109,22 @@ async def apply(connection: Connection, decisions: Sequence[Decision], now: date
     if len(stored) < len(decisions):
         raise LedgerChanged("a reservation is gone")
     await _end(
-        connection, [d for d in decisions if isinstance(d, Rejection | TimeOut)], stored, now
+        connection,
+        writes,
+        [d for d in decisions if isinstance(d, Rejection | TimeOut)],
+        stored,
+        now,
     )
-    await _preempt(connection, [d for d in decisions if isinstance(d, Preempt)], stored, now)
-    await _grant(connection, [d for d in decisions if isinstance(d, Grant)], stored, now)
+    await _preempt(writes, [d for d in decisions if isinstance(d, Preempt)], stored, now)
+    await _grant(connection, writes, [d for d in decisions if isinstance(d, Grant)], stored, now)
 
 
 async def _grant(
-    connection: Connection, grants: Sequence[Grant], stored: Stored, now: datetime
+    connection: Connection,
+    writes: Writes,
+    grants: Sequence[Grant],
+    stored: Stored,
+    now: datetime,
 ) -> None:
     if not grants:
         return
@@ -133,22 +146,24 @@ async def _grant(
     cells = await _take_cells(connection, grants, new_holdings)
     new_cells = [cells[reservation_id].get(number) for reservation_id, number in new_holdings]
     devices = {g.reservation_id: device_grants(g.placed, cells[g.reservation_id]) for g in grants}
-    await connection.execute(
-        _GRANT,
+    await writes.execute(
+        _HOLD,
         [reservation_id for reservation_id, _ in new_holdings],
         [number for _, number in new_holdings],
         [epochs[reservation_id] for reservation_id, _ in new_holdings],
-        CELLS_PER_DEVICE,
+        [multirange(ranges) if ranges is not None else None for ranges in new_cells],
+    )
+    await writes.execute(
+        _GRANT,
         list(epochs),
         list(epochs.values()),
         [grant.placed.node_id for grant in grants],
         [to_json(devices[grant.reservation_id]) for grant in grants],
         now,
-        [multirange(ranges) if ranges is not None else None for ranges in new_cells],
     )
     await _hold_hosts(connection, grants, stored)
     await stage(
-        connection,
+        writes,
         *(
             events.granted_event(
                 stored[g.reservation_id], now, epochs[g.reservation_id], devices[g.reservation_id]
@@ -216,7 +231,11 @@ async def _hold_hosts(connection: Connection, grants: Sequence[Grant], stored: S
 
 
 async def _end(
-    connection: Connection, ends: Sequence[Rejection | TimeOut], stored: Stored, now: datetime
+    connection: Connection,
+    writes: Writes,
+    ends: Sequence[Rejection | TimeOut],
+    stored: Stored,
+    now: datetime,
 ) -> None:
     endings = []
     for decision in ends:
@@ -236,11 +255,11 @@ async def _end(
                 told_reasons=named_reasons,
             )
         )
-    await end_all(connection, endings, now)
+    await end_all(writes, endings, now)
 
 
 async def _preempt(
-    connection: Connection, preempts: Sequence[Preempt], stored: Stored, now: datetime
+    writes: Writes, preempts: Sequence[Preempt], stored: Stored, now: datetime
 ) -> None:
     if not preempts:
         return
@@ -253,14 +272,14 @@ async def _preempt(
         staged.append(
             events.preempting(stored_reservation, now, stored_reservation.epoch, decision)
         )
-    await connection.execute(
+    await writes.execute(
         _PREEMPT,
         [decision.reservation_id for decision in preempts],
         [decision.until_at for decision in preempts],
         [decision.for_reservation_id for decision in preempts],
         [decision.cause.value for decision in preempts],
     )
-    await stage(connection, *staged)
+    await stage(writes, *staged)
 
 
 def _check(stored: Reservation, *states: ReservationState) -> None:

@@ -10,6 +10,7 @@ from shared.messaging.codec import decode_reply, encode
 from shared.messaging.idempotency import is_final, replay_or_refuse
 from shared.postgres.database import Connection
 from shared.postgres.replication import await_standby
+from shared.postgres.writes import Writes
 
 _FIND: Final = "SELECT command_id, body_hash, reply FROM command WHERE command_id = ANY($1)"
 _INSERT: Final = """
@@ -39,14 +40,25 @@ async def find(connection: Connection, hashes: Mapping[UUID, bytes]) -> dict[UUI
 
 
 async def insert(
-    connection: Connection, replies: Mapping[UUID, Reply], hashes: Mapping[UUID, bytes]
+    connection: Connection,
+    writes: Writes,
+    replies: Mapping[UUID, Reply],
+    hashes: Mapping[UUID, bytes],
 ) -> None:
-    """Store final replies; a retryable refusal is not one. Raises AppliedElsewhereError."""
+    """Store final replies with what else is written; a retryable refusal is not one.
+
+    Raises AppliedElsewhereError.
+    """
     final = {i: reply for i, reply in replies.items() if is_final(reply)}
     if not final:
+        await writes.send(connection)
         return
-    stored = await connection.fetch(
-        _INSERT, list(final), [hashes[i] for i in final], [encode(r) for r in final.values()]
+    stored = await writes.fetch_last(
+        connection,
+        _INSERT,
+        list(final),
+        [hashes[i] for i in final],
+        [encode(r) for r in final.values()],
     )
     if len(stored) < len(final):
         raise AppliedElsewhereError(f"{len(final) - len(stored)} commands were applied elsewhere")

@@ -12,18 +12,22 @@ from uuid import UUID
 import msgspec
 
 from schemas.scheduler.views import DecisionRecord, ListDecisions
-from shared.postgres.database import Connection, Row
+from shared.postgres.database import Connection, Row, Writer
 
 KEYFRAME_EVERY: Final = 1_000  # records
 
 _INSERT: Final = """
 INSERT INTO decision (term, decided_at, keyframe, inputs, outcomes, reservation_ids, policy)
-VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING decision_id
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 """
 _DECISION: Final = "SELECT decision_id, term, decided_at, keyframe, inputs, outcomes FROM decision"
 _FIND: Final = f"""
 {_DECISION} WHERE decision_id > $1 AND ($2::uuid IS NULL OR $2 = ANY(reservation_ids))
 ORDER BY decision_id LIMIT $3
+"""
+_FIND_NEWEST: Final = f"""
+{_DECISION} WHERE decision_id < $1 AND ($2::uuid IS NULL OR $2 = ANY(reservation_ids))
+ORDER BY decision_id DESC LIMIT $3
 """
 _SINCE_KEYFRAME: Final = f"""
 {_DECISION} WHERE decision_id BETWEEN (
@@ -63,7 +67,7 @@ SELECT count(*) FROM gone
 
 
 async def record(
-    connection: Connection,
+    connection: Writer,
     *,
     term: int,
     decided_at: datetime,
@@ -72,21 +76,19 @@ async def record(
     outcomes: str,
     reservation_ids: Sequence[UUID],
     policy: str | None = None,
-) -> int:
-    """Write one decision in the transaction that applies it; its number.
-
-    A keyframe comes with its `policy`.
-    """
-    return int(
-        await connection.fetchval(
-            _INSERT, term, decided_at, keyframe, inputs, outcomes, reservation_ids, policy
-        )
+) -> None:
+    """Write one decision in the transaction that applies it; a keyframe comes with its `policy`."""
+    await connection.execute(
+        _INSERT, term, decided_at, keyframe, inputs, outcomes, reservation_ids, policy
     )
 
 
 async def find(connection: Connection, query: ListDecisions) -> tuple[DecisionRecord, ...]:
-    """Recorded decisions that match, oldest first."""
-    rows = await connection.fetch(_FIND, query.after_id, query.reservation_id, query.limit)
+    """Recorded decisions that match, oldest first; before a number the newest first."""
+    statement, place = _FIND, query.after_id
+    if query.before_id is not None:
+        statement, place = _FIND_NEWEST, query.before_id
+    rows = await connection.fetch(statement, place, query.reservation_id, query.limit)
     return tuple(_decision(row) for row in rows)
 
 

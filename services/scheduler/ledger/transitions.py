@@ -31,7 +31,7 @@ from services.scheduler.ledger.rows.reservation_rows import Ending, Reservation
 from shared.errors import StewardError
 from shared.ids import new_id
 from shared.postgres.commands import send_later
-from shared.postgres.database import Connection
+from shared.postgres.database import Connection, Writer
 from shared.postgres.outbox import stage
 
 NO_CELLS: Final[Mapping[int, Sequence[Range]]] = {}
@@ -58,7 +58,7 @@ async def end(
 
 
 async def end_all(
-    connection: Connection, endings: Sequence[Ending], now: datetime
+    connection: Writer, endings: Sequence[Ending], now: datetime
 ) -> list[Reservation]:
     """End several reservations as `end` does one."""
     if not endings:

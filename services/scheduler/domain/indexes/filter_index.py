@@ -4,7 +4,8 @@ from typing import Final
 
 from schemas.base import NodeId
 from schemas.gpus.gpu_request import GpuRequest, SelectorKey
-from services.scheduler.domain.indexes.node_index import IndexEntry, NodeIndex
+from services.scheduler.domain.indexes.index_entry import IndexEntry
+from services.scheduler.domain.indexes.node_index import NodeIndex
 from services.scheduler.domain.indexes.node_views import NodeView, NodeViews
 from services.scheduler.domain.placement.device_choice import Chosen, Scored
 from services.scheduler.domain.placement.eligibility import can_ever_serve, is_eligible

@@ -6,98 +6,34 @@ nodes nor how many there are cost it anything.
 
 import heapq
 from bisect import insort
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 from schemas.base import NodeId
 from schemas.gpus.gpu_request import GpuRequest, Placement
+from services.scheduler.domain.indexes.index_entry import IndexEntry
 from services.scheduler.domain.indexes.node_views import NodeView
+from services.scheduler.domain.indexes.room_groups import Member, RoomGroups, longest
+from services.scheduler.domain.placement.density import RoomCost
 from services.scheduler.domain.placement.device_choice import (
     Chosen,
     Scored,
     best_first,
-    nearest,
-    total_score,
 )
 from services.scheduler.domain.placement.gpu_models import (
     Model,
-    Positions,
-    Usable,
-    by_model,
     needs_one_model,
 )
 from services.scheduler.domain.placement.placement import (
-    Cost,
     Fill,
     Preference,
     fill_order,
-    no_cost,
     preference,
     preference_weight,
 )
 from services.scheduler.domain.placement.topology import Closeness, Fit
 
-SPARE_ENTRIES: Final = 64  # outdated ones that a heap may carry beside as many as are current
-
 Choose = Callable[["IndexEntry", Chosen], Chosen | None]
-
-
-class Best(NamedTuple):
-    """What a node has for a number of GPUs where nothing is reserved."""
-
-    devices: Chosen
-    closeness: Closeness
-    loss: float  # the scores, smallest first
-
-
-class IndexEntry:
-    """A node's devices that the filter lets through now, best first.
-
-    `usable` is how many could ever be, of the rarest of its `models`; `serial` orders states of one
-    node, the entry is replaced as a whole when the node changes. Of a node with several models
-    there is such an entry `of` each as well.
-    """
-
-    __slots__ = ("_best", "_of_models", "models", "ready", "serial", "usable", "view")
-
-    def __init__(self, view: NodeView, ready: Chosen, usable: Usable, serial: int) -> None:
-        self.usable = usable.least
-        self.models = usable.by_model
-        self.serial = serial
-        self.view = view
-        self.ready = ready
-        self._best: dict[int, Best] = {}
-        self._of_models: dict[Model, IndexEntry] | None = None
-
-    def of(self, model: Model | None) -> "IndexEntry | None":
-        """Return the entry of one model's devices alone; of all devices with None."""
-        if model is None:
-            return self
-        if len(self.models) == 1:
-            return self if model in self.models else None
-        if self._of_models is None:
-            self._of_models = {
-                model: IndexEntry(self.view, ready, _alone(model, self.models), self.serial)
-                for model, ready in by_model(self.ready).items()
-            }
-        return self._of_models.get(model)
-
-    def best(self, gpus: int) -> Best:
-        """Return the best of the rooms with at least this many ready devices."""
-        best = self._best.get(gpus)
-        if best is None:
-            devices = nearest(self.ready, gpus, self.view.topology) or ()
-            best = self._best[gpus] = self.judge(devices)
-        return best
-
-    def judge(self, devices: Chosen) -> Best:
-        closeness = self.view.topology.closeness([scored.device for scored in devices])
-        return Best(devices, closeness, -total_score(devices))
-
-
-def _alone(model: Model, models: Mapping[Model, Positions]) -> Usable:
-    positions = models[model]
-    return Usable(positions, {model: positions}, len(positions))
 
 
 Order = tuple[int, float, int]  # distance, then fill; smallest first
@@ -139,8 +75,7 @@ class _Ranking:
             self.put(entry)
 
     def put(self, whole_entry: IndexEntry) -> None:
-        entry = whole_entry if self._model is None else whole_entry.of(self._model)
-        if entry is None or len(entry.ready) < self._gpus:
+        if (entry := whole_entry.ready_for(self._gpus, self._model)) is None:
             return
         _, (distance, fit), loss = entry.best(self._gpus)
         fill = entry.view.fill
@@ -157,11 +92,14 @@ class _Ranking:
         self.size -= entries
 
 
+N = TypeVar("N", _Ranking, RoomGroups)
+
+
 class _Search(NamedTuple):
     request: GpuRequest
     choose_on: Choose
     reserved_size: int
-    cost: Cost | None
+    cost: RoomCost | None
 
 
 class NodeIndex:
@@ -169,14 +107,16 @@ class NodeIndex:
     GPUs that was requested.
 
     Correct as long as `put` is called for every changed node; `FilterIndex` does so before a
-    search. A ranking is built when its number is requested, and from then on every new entry is put
-    into it, until too many are outdated; an entry is current only if it is that of `entries`.
+    search. A ranking, and groups by room, are built when their number is requested, and from then
+    on every new entry is put into them, until too many are outdated; an entry is current only if it
+    is that of `entries`.
     """
 
     def __init__(self) -> None:
         self.entries: dict[NodeId, IndexEntry] = {}
         self._rankings: dict[Model | None, dict[int, _Ranking]] = {}
         self._models: set[Model] = set()  # that there are, or once were
+        self._groups: dict[Model | None, dict[int, RoomGroups]] = {}
 
     def put(self, node_id: NodeId, entry: IndexEntry | None) -> None:
         """Replace a node's entry; None if none of its devices can be taken."""
@@ -186,21 +126,19 @@ class NodeIndex:
         self.entries[node_id] = entry
         if entry_before is None or entry_before.models is not entry.models:
             self._models.update(entry.models)
-        longest = 2 * len(self.entries) + SPARE_ENTRIES
+        most = longest(self.entries)
         for model in (None, *entry.models):
-            rankings = self._rankings.get(model)
-            for gpus, ranking in tuple(rankings.items()) if rankings else ():
-                if ranking.size < longest:
-                    ranking.put(entry)
-                else:
-                    del self._rankings[model][gpus]
+            if rankings := self._rankings.get(model):
+                _put(rankings, entry, most)
+            if groups := self._groups.get(model):
+                _put(groups, entry, most)
 
     def find(
         self,
         request: GpuRequest,
         choose_on: Choose,
         reserved_size: int,
-        cost: Cost | None = None,
+        cost: RoomCost | None = None,
     ) -> list[tuple[NodeId, Chosen]]:
         """The best nodes, as many as requested; fewer if there are not so many.
 
@@ -219,7 +157,6 @@ class NodeIndex:
     def _orders(
         self, search: _Search, option: list[tuple[NodeId, Chosen]]
     ) -> list[tuple[Preference, NodeId]]:
-        cost = search.cost or no_cost
         return [
             (
                 preference(
@@ -227,7 +164,7 @@ class NodeIndex:
                     devices,
                     search.request.placement,
                     self.entries[node_id].judge(devices).closeness,
-                    cost(node_id),
+                    _cost_on(search, self.entries[node_id].view),
                 ),
                 node_id,
             )
@@ -259,7 +196,7 @@ class NodeIndex:
         """The order is by the best devices of each node. Where reservations leave less than those,
         the node waits in `lesser` under its real place until no better one can follow.
         """
-        request, choose_on, reserved_size, _ = search
+        request, choose_on, reserved_size, *_ = search
         gpus, nodes_wanted = request.gpus, request.nodes
         choices: list[tuple[NodeId, Chosen]] = []
         lesser: list[tuple[Order, Fit, float, NodeId, Chosen]] = []
@@ -302,38 +239,43 @@ class NodeIndex:
         ]
 
     def _find_cheapest(
-        self, search: _Search, cost: Cost, model: Model | None
+        self, search: _Search, cost: RoomCost, model: Model | None
     ) -> list[tuple[NodeId, Chosen]]:
-        """Inspects every node that has enough, as costs do not follow the order of the tiers."""
+        """Find as `_find_ranked` does, by room: costs do not follow the order of the tiers."""
         request, choose_on, *_ = search
-        gpus = request.gpus
-        ranked = []
-        for node_id, entry in self._entries_of(model):
-            if len(entry.ready) >= gpus:
-                _, (distance, fit), loss = entry.best(gpus)
-                ranked.append((distance, cost(node_id), entry.view.fill, fit, loss, node_id, entry))
-        if ranked and request.nodes == 1:  # nearly always the first, which costs half of a heap
-            *_, node_id, entry = min(ranked)
-            devices = choose_on(entry, entry.ready)
-            if devices is not None and entry.judge(devices)[1:] == entry.best(gpus)[1:]:
-                return [(node_id, devices)]
-        heapq.heapify(ranked)
+        by_gpus = self._groups.setdefault(model, {})
+        groups = by_gpus.get(request.gpus)
+        if groups is None:
+            groups = by_gpus[request.gpus] = RoomGroups(request.gpus, model, self.entries)
+        heap = groups.by_cost(cost)
         choices: list[tuple[NodeId, Chosen]] = []
-        while ranked and len(choices) < request.nodes:
-            bound = heapq.heappop(ranked)
-            distance, price, fill, fit, loss, node_id, entry = bound
+        inspected: list[tuple[list[Member], Member]] = []
+        lesser: list[tuple[int, float, Fill, Fit, float, NodeId, Chosen]] = []
+        while (heap or lesser) and len(choices) < request.nodes:
+            if lesser and (not heap or lesser[0][:6] < heap[0][:6]):
+                *_, node_id, lesser_devices = heapq.heappop(lesser)
+                choices.append((node_id, lesser_devices))
+                continue
+            distance, price, fill, fit, loss, node_id, _, entry, members = heapq.heappop(heap)
+            member = heapq.heappop(members)
+            if members:
+                heapq.heappush(heap, (distance, price, *members[0], members))
+            if not groups.is_current(member):
+                continue
+            inspected.append((members, member))
             if (devices := choose_on(entry, entry.ready)) is None:
                 continue
-            real = entry.judge(devices)
-            if real[1:] == (Closeness(distance, fit), loss):
+            if (real := entry.judge(devices))[1:] == (Closeness(distance, fit), loss):
                 choices.append((node_id, devices))
-            else:  # reservations leave less than its best devices: it waits for its turn
+            else:
                 distance, fit = real.closeness
-                heapq.heappush(ranked, (distance, price, fill, fit, real.loss, node_id, entry))
+                heapq.heappush(lesser, (distance, price, fill, fit, real.loss, node_id, devices))
+        for members, member in inspected:
+            heapq.heappush(members, member)
         return choices
 
     def _find_preferred(self, search: _Search, model: Model | None) -> list[tuple[NodeId, Chosen]]:
-        request, choose_on, _, cost = search
+        request, choose_on, *_ = search
         ranked: list[tuple[Preference, NodeId, Chosen]] = []
         for node_id, entry in self._entries_of(model):
             if len(entry.ready) < request.gpus:
@@ -346,8 +288,23 @@ class NodeIndex:
             devices = choose_on(entry, preferred)
             if devices is not None:
                 closeness = entry.judge(devices).closeness
-                price = (cost or no_cost)(node_id)
+                price = _cost_on(search, view)
                 order = preference(view.fill, devices, request.placement, closeness, price)
                 ranked.append((order, node_id, devices))
         best = heapq.nsmallest(request.nodes, ranked, key=lambda ranked_choice: ranked_choice[:2])
         return [(node_id, devices) for _, node_id, devices in best]
+
+
+def _cost_on(search: _Search, view: NodeView) -> float:
+    return search.cost(view.room) if search.cost is not None else 0.0
+
+
+def _put(by_gpus: dict[int, N], entry: IndexEntry, most: int) -> None:
+    """Put a node's new entry where it belongs; what holds more than `most` is dropped instead, to
+    be made anew.
+    """
+    for gpus, nodes in tuple(by_gpus.items()):
+        if nodes.size < most:
+            nodes.put(entry)
+        else:
+            del by_gpus[gpus]

@@ -1,15 +1,15 @@
 """A node as searches see it: what is the same for every request is computed once per state."""
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from schemas.base import DeviceUuid, NodeId
 from schemas.gpus.gpu_request import SelectorKey, SelectorOperator
 from schemas.telemetry.readings import HealthState
-from services.scheduler.domain.model.demand import DemandClass
 from services.scheduler.domain.model.fleet import Device, HostResources, Node, ReadingState
 from services.scheduler.domain.model.state import State
-from services.scheduler.domain.placement.density import Density, Room
+from services.scheduler.domain.placement.density import Room
 from services.scheduler.domain.placement.device_choice import Scored, quality
 from services.scheduler.domain.placement.placement import Weights, fill_of, score
 from services.scheduler.domain.placement.request_shape import Filter
@@ -61,22 +61,18 @@ class NodeView:
         cpus, memory = node.cpu_count, node.memory_total_mb
         self.cpu_free = cpus - host.held_resources.cpu_count if cpus is not None else None
         self.memory_free_mb = memory - host.held_resources.memory_mb if memory is not None else None
-        self.room = Room.of(devices, host)
-        self.costs: dict[DemandClass, float] = {}  # of whole GPUs, by the density
-        self.costs_by: Density | None = None
+        self._host = host
+
+    @cached_property
+    def room(self) -> Room:
+        """Return what is free, which the density alone asks for."""
+        return Room.of(self.devices, self._host)
 
     @property
     def identity(self) -> Traits:
         """Return a key, equal only for the same node with the same devices and labels."""
         uuids = tuple(device.uuid for device in self.devices)
         return self.node_id, self.traits, uuids, tuple(sorted(self.node.labels.items()))
-
-    def remember_cost(self, density: Density, demand: DemandClass) -> float:
-        """Put the density's cost of a demand for whole GPUs into `costs`, and return it."""
-        if self.costs_by is not density:
-            self.costs, self.costs_by = {}, density
-        cost = self.costs[demand] = density.cost(self.room, demand)
-        return cost
 
     def has_host_resources(self, needs: HostResources, host_reserved: HostResources) -> bool:
         """Return True if CPUs and memory suffice beside what is reserved."""

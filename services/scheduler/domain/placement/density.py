@@ -9,7 +9,7 @@ leave these alone, and no price of a model has to be set.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -59,7 +59,7 @@ def demand_of(counts: Mapping[DemandClass, int]) -> Demand:
     return Demand(classes=tuple((c, round(WEIGHT_OF_ONE * n**FLATTENING)) for c, n in often))
 
 
-class Room(Struct, frozen=True):
+class Room(Struct, frozen=True, cache_hash=True):
     """What a node has free, as far as it decides what fits: parts of its GPUs, in order."""
 
     free: tuple[int, ...]
@@ -95,6 +95,12 @@ class Room(Struct, frozen=True):
         )
 
 
+class RoomCost(Protocol):
+    """What a grant costs one demand where this is free, as `Density.cost` says it."""
+
+    def __call__(self, room: Room, *, parts: tuple[tuple[int, int], ...] = ()) -> float: ...
+
+
 class Density:
     """Costs of places under one demand, remembered for rooms that are alike."""
 
@@ -102,7 +108,7 @@ class Density:
         self._classes = demand.classes
         self._total = sum(weight for _, weight in demand.classes)
         self._suiting: dict[tuple[str, ...], list[tuple[int, int, int, int]]] = {}
-        self._worth: dict[tuple[object, ...], float] = {}
+        self._worth: dict[Room, float] = {}
         self._cost: dict[tuple[object, ...], float] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -115,7 +121,7 @@ class Density:
         self, room: Room, demand: DemandClass, parts: tuple[tuple[int, int], ...] = ()
     ) -> float:
         """Return how many fewer requests of the demand fit on average after this grant."""
-        key = (room.free, room.cpu_milli, room.memory_mb, room.models, demand, parts)
+        key = (room, demand, parts)
         cost = self._cost.get(key)
         if cost is None:
             lost = self.value(room) - self.value(room.without(demand, parts))
@@ -126,12 +132,11 @@ class Density:
 
     def value(self, room: Room) -> float:
         """Weighted requests that fit."""
-        key = (room.free, room.cpu_milli, room.memory_mb, room.models)
-        value = self._worth.get(key)
+        value = self._worth.get(room)
         if value is None:
             if len(self._worth) >= MAX_KNOWN:
                 self._worth.clear()
-            value = self._worth[key] = self._sum(room)
+            value = self._worth[room] = self._sum(room)
         return value
 
     def _sum(self, room: Room) -> float:

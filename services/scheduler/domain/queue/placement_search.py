@@ -4,18 +4,20 @@ Grants use this, explanations the scan: a reason is due for every device, an ind
 tests/unit/scheduler/placement/test_search.py holds the two equal.
 """
 
+from functools import partial
 from typing import Final
 from uuid import UUID
 
 from schemas.base import NodeId
 from schemas.gpus.gpu_request import GpuRequest, Placement
 from services.scheduler.domain.indexes.filter_index import FilterIndex
-from services.scheduler.domain.indexes.node_index import Choose, IndexEntry, NodeIndex
+from services.scheduler.domain.indexes.index_entry import IndexEntry
+from services.scheduler.domain.indexes.node_index import Choose, NodeIndex
 from services.scheduler.domain.indexes.node_views import NodeView, NodeViews
 from services.scheduler.domain.model.demand import Demand
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, HostResources
 from services.scheduler.domain.model.state import State
-from services.scheduler.domain.placement.density import Density, class_of, demand_of
+from services.scheduler.domain.placement.density import Density, RoomCost, class_of, demand_of
 from services.scheduler.domain.placement.device_choice import Chosen, Scored, choose
 from services.scheduler.domain.placement.eligibility import is_large_enough
 from services.scheduler.domain.placement.gpu_models import count_alike
@@ -23,7 +25,6 @@ from services.scheduler.domain.placement.placement import (
     Cost,
     Placed,
     PlacementContext,
-    Taken,
     no_cost,
     place_among,
     place_shares,
@@ -76,8 +77,8 @@ class PlacementSearch:
         if reserved_size <= shape.gpus and (shape.one_model or shape.gpus == 1):
             return None
         index = self._index(filter_index)
-        cost = self._cost_of(request)
-        choices = index.find(request, self._chooser(ranked, reserved_size), reserved_size, cost)
+        chooser = self._chooser(ranked, reserved_size)
+        choices = index.find(request, chooser, reserved_size, self._room_cost(request))
         if len(choices) < shape.nodes:
             return None
         placed = Placed.on(choices)
@@ -151,7 +152,7 @@ class PlacementSearch:
             request,
             self._policy.share_quantum,
             lambda node_id: self._views.nodes[node_id].node,
-            self._cost_of(request) or no_cost,
+            self._cost_of(request),
         )
 
     def _density_now(self) -> Density | None:
@@ -160,23 +161,19 @@ class PlacementSearch:
             self._demand, self._density = demand, Density(demand)
         return self._density
 
-    def _cost_of(self, request: GpuRequest) -> Cost | None:
-        """`PlacementContext.cost_of`, of whole GPUs remembered until the node changes."""
+    def _room_cost(self, request: GpuRequest) -> RoomCost | None:
+        """Return the cost of a place by its room; None where no density decides."""
         density = self._density_now()
         if density is None or request.placement is not Placement.PACK:
             return None
-        demand, views = class_of(request), self._views.nodes
+        return partial(density.cost, demand=class_of(request))
 
-        def cost_on(node_id: NodeId, parts: Taken = ()) -> float:
-            view = views[node_id]
-            if parts:
-                return density.cost(view.room, demand, parts)
-            # Asked for hundreds of nodes a decision: what is remembered needs no second call.
-            if view.costs_by is density and (cost := view.costs.get(demand)) is not None:
-                return cost
-            return view.remember_cost(density, demand)
-
-        return cost_on
+    def _cost_of(self, request: GpuRequest) -> Cost:
+        """`PlacementContext.cost_of`."""
+        room_cost, views = self._room_cost(request), self._views.nodes
+        if room_cost is None:
+            return no_cost
+        return lambda node_id, parts=(): room_cost(views[node_id].room, parts=parts)
 
     def _chooser(self, ranked: RankedRequest, reserved_size: int) -> Choose:
         waiting, shape, request = self._waiting, ranked.shape, ranked.request
@@ -227,7 +224,7 @@ class PlacementSearch:
             ):
                 candidates[node_id] = free
         devices = {node_id: self._views.nodes[node_id].devices for node_id in candidates}
-        cost = self._cost_of(ranked.request) or no_cost
+        cost = self._cost_of(ranked.request)
         return place_among(devices, candidates, ranked.request, cost)
 
     def _index(self, filter_index: FilterIndex) -> NodeIndex:

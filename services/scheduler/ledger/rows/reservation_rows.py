@@ -13,11 +13,16 @@ from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.idle import IdleAction
 from schemas.scheduler.namespaces import PreemptionCause
 from schemas.scheduler.reasons import Reason
-from schemas.scheduler.reservations import RequestReservation, ReservationState
+from schemas.scheduler.reservations import (
+    HOLDING_STATES,
+    RequestReservation,
+    ReservationState,
+)
 from schemas.scheduler.views import ListReservations
-from shared.postgres.database import Connection, Row, from_json, to_json
+from shared.postgres.database import Connection, Row, Writer, from_json, to_json
 
 _NOW: Final = "SELECT clock_timestamp()"
+_BEFORE_ITS_END: Final = frozenset({ReservationState.QUEUED, *HOLDING_STATES})
 _COLUMNS: Final = """
 r.reservation_id, r.arrival, r.namespace, r.holder, r.request, r.state, r.revision, r.requested_at,
 r.wait_deadline_at, r.granted_at, r.ended_at, r.epoch, r.node_id, r.devices, r.lease_ttl_seconds,
@@ -41,9 +46,12 @@ _FIND_ALL: Final = f"""
     AND ($5::bigint IS NULL OR r.arrival < $5)
 ORDER BY r.arrival DESC LIMIT $4
 """
+# The clock is read behind each row's lock.
 _LOCK: Final = f"""
-SELECT {_COLUMNS} FROM reservation r WHERE r.reservation_id = ANY($1)
-ORDER BY r.reservation_id FOR UPDATE
+WITH locked AS MATERIALIZED (
+    SELECT {_COLUMNS} FROM reservation r WHERE r.reservation_id = ANY($1)
+    ORDER BY r.reservation_id FOR UPDATE)
+SELECT *, clock_timestamp() AS now FROM locked
 """
 _QUARANTINED: Final = """
 SELECT reservation_id FROM holding
@@ -51,8 +59,12 @@ WHERE reservation_id = ANY($1) AND released_at IS NULL AND quarantined_at IS NOT
 UNION SELECT reservation_id FROM cluster_holding
 WHERE reservation_id = ANY($1) AND released_at IS NULL AND quarantined_at IS NOT NULL
 """
-# Identity numbers are given in the order of the commands.
+# Identity numbers are given in the order of the commands. `queued` is from before them.
 _INSERT: Final = """
+WITH waiting AS MATERIALIZED (
+    SELECT coalesce(jsonb_object_agg(priority, number), '{}')::text AS queued FROM (
+        SELECT priority, count(*) AS number FROM reservation WHERE state = 'queued'
+        GROUP BY priority) AS by_priority)
 INSERT INTO reservation (reservation_id, namespace, holder, request, state, revision, requested_at,
     wait_deadline_at, lease_ttl_seconds, priority, requester)
 SELECT new.reservation_id, new.namespace, new.holder, new.request::jsonb, 'queued', 1,
@@ -63,7 +75,8 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::fl
     WITH ORDINALITY AS new (reservation_id, namespace, holder, request, wait_seconds,
         lease_ttl_seconds, priority, requester, place), (SELECT clock_timestamp() AS now) AS clock
 ORDER BY new.place
-ON CONFLICT DO NOTHING RETURNING reservation_id, requested_at, wait_deadline_at
+ON CONFLICT DO NOTHING
+RETURNING reservation_id, requested_at, wait_deadline_at, (SELECT queued FROM waiting) AS queued
 """
 _WAITING_SINCE: Final = """
 SELECT arrival, reservation_id, requested_at FROM reservation
@@ -92,9 +105,6 @@ UPDATE reservation r SET state = new.state, revision = new.revision, ended_at = 
 FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::timestamptz[], $5::text[], $6::text[])
     AS new (reservation_id, state, revision, ended_at, reason, reasons)
 WHERE r.reservation_id = new.reservation_id
-"""
-_QUEUED_BY_PRIORITY: Final = """
-SELECT priority, count(*) AS queued FROM reservation WHERE state = 'queued' GROUP BY priority
 """
 _EPOCHS: Final = "SELECT reservation_id, epoch FROM reservation WHERE reservation_id = ANY($1)"
 _ENDS: Final = """
@@ -250,16 +260,27 @@ async def find_all(
 
 async def lock(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, Reservation]:
     """Reservations, unchanged by other transactions until this one ends; unknown ones left out."""
+    return (await lock_at(connection, ids))[0]
+
+
+async def lock_at(
+    connection: Connection, ids: Iterable[UUID]
+) -> tuple[dict[UUID, Reservation], datetime]:
+    """Lock as `lock` does; also the time when all were locked."""
     rows = await connection.fetch(_LOCK, list(ids))
-    locked = [row["reservation_id"] for row in rows]
-    # A second statement: the first one's snapshot is from before it waited for the locks.
-    quarantined = {row["reservation_id"] for row in await connection.fetch(_QUARANTINED, locked)}
-    return {
+    now = max(row["now"] for row in rows) if rows else await database_now(connection)
+    # What is queued or held on a lease waits for no confirmed stop. A second statement for the
+    # others: the first one's snapshot is from before it waited for the locks.
+    over = [row["reservation_id"] for row in rows if row["state"] not in _BEFORE_ITS_END]
+    quarantined_rows = await connection.fetch(_QUARANTINED, over) if over else ()
+    quarantined = {row["reservation_id"] for row in quarantined_rows}
+    reservation_by_id = {
         row["reservation_id"]: Reservation.from_row(
             row, quarantined=row["reservation_id"] in quarantined
         )
         for row in rows
     }
+    return reservation_by_id, now
 
 
 async def lock_one(connection: Connection, reservation_id: UUID) -> Reservation | None:
@@ -268,8 +289,11 @@ async def lock_one(connection: Connection, reservation_id: UUID) -> Reservation 
 
 async def insert(
     connection: Connection, commands: Sequence[RequestReservation]
-) -> dict[UUID, QueuedTimes]:
-    """Store requests in their order; those whose reservation is known already are left out."""
+) -> tuple[dict[UUID, QueuedTimes], dict[int, int]]:
+    """Store requests in their order; those whose reservation is known already are left out.
+
+    Also counts by priority what was queued before them.
+    """
     rows = await connection.fetch(
         _INSERT,
         [command.reservation_id for command in commands],
@@ -281,10 +305,11 @@ async def insert(
         [command.request.priority for command in commands],
         [command.requester for command in commands],
     )
-    return {
+    times = {
         row["reservation_id"]: QueuedTimes(row["requested_at"], row["wait_deadline_at"])
         for row in rows
     }
+    return times, from_json(rows[0]["queued"], dict[int, int]) if rows else {}
 
 
 async def waiting_since(
@@ -300,7 +325,7 @@ async def write_forecast(connection: Connection, reservation_id: UUID, at: datet
     await connection.execute(_FORECAST, reservation_id, at)
 
 
-async def write_renewed(connection: Connection, renewed: Sequence[Reservation]) -> None:
+async def write_renewed(connection: Writer, renewed: Sequence[Reservation]) -> None:
     """Store state and revision of reservations, and begin their leases anew."""
     await connection.execute(
         _RENEW,
@@ -315,7 +340,7 @@ async def write_releasing(connection: Connection, reservation_id: UUID, reason: 
     await connection.execute(_BEGIN_RELEASE, reservation_id, reason)
 
 
-async def write_ended(connection: Connection, ended: Sequence[Reservation]) -> None:
+async def write_ended(connection: Writer, ended: Sequence[Reservation]) -> None:
     """Store how reservations have ended."""
     await connection.execute(
         _END,
@@ -326,12 +351,6 @@ async def write_ended(connection: Connection, ended: Sequence[Reservation]) -> N
         [reservation.reason for reservation in ended],
         [to_json(reservation.reasons) for reservation in ended],
     )
-
-
-async def count_queued_by_priority(connection: Connection) -> dict[int, int]:
-    """Count queued requests by priority."""
-    rows = await connection.fetch(_QUEUED_BY_PRIORITY)
-    return {row["priority"]: row["queued"] for row in rows}
 
 
 async def audit_state(connection: Connection, command: Command) -> dict[str, Any] | None:
