@@ -23,6 +23,7 @@ from services.results.gpu_time.waterfall import build_routes as waterfall_routes
 from services.results.handlers import Handlers, build_routes
 from services.results.migrations import MIGRATIONS
 from services.results.rollups import Rollups
+from services.results.samples.packing import Packing
 from services.results.samples.partitions import Partitions, Table
 from services.results.samples.store import SampleStore
 from services.results.settings import ResultsSettings
@@ -53,6 +54,8 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
         minutes_kept,
     )
     raw = Partitions(database, Table.RAW, samples_kept.days)
+    by_device = Partitions(database, Table.BY_DEVICE, samples_kept.days)
+    packed = Partitions(database, Table.PACKED, samples_kept.days)
     minutes = Partitions(database, Table.MINUTE, minutes_kept.days)
     hours = Partitions(database, Table.HOUR, hours_kept.days)
     export = None
@@ -85,7 +88,10 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
         "summaries": summarizer.run,
         "rollups": Rollups(database, minutes, hours, samples_kept).run,
         "gpu_hours": GpuHours(database, samples_kept, hours_kept).run,
+        "packing": Packing(database, packed).run,
         "partitions": raw.run,
+        "by_device_partitions": by_device.run,
+        "packed_partitions": packed.run,
         "minutes_partitions": minutes.run,
         "hours_partitions": hours.run,
     }

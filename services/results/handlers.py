@@ -205,6 +205,8 @@ def _view(summary: Summary, *, with_benchmark: bool) -> SummaryView:
         benchmark=msgspec.to_builtins(benchmark) if benchmark and with_benchmark else {},
         whole_run=summary.whole_run,
         image_digest=event.image_digest,
+        dataset=benchmark.dataset if benchmark is not None else None,
+        trace=benchmark.trace if benchmark is not None else None,
     )
 
 

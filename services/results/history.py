@@ -17,6 +17,7 @@ from schemas.results.series import (
 from services.results.domain.device_parts import MIG
 from services.results.domain.fleet_bands import fleet_bands
 from services.results.domain.node_sums import sums_by_node
+from services.results.domain.packed_spans import spans_of
 from services.results.domain.pods import OF_KIND
 from services.results.domain.rollup import (
     MAX_ANSWER_POINTS,
@@ -48,8 +49,9 @@ FROM device CROSS JOIN LATERAL (
      WHERE sample_hour.device_no = device.device_no
        AND at > $3::timestamptz - interval '1 hour' AND at < $4 LIMIT 1)
     UNION ALL
-    (SELECT FROM sample
-     WHERE sample.device_no = device.device_no AND observed_at >= $3 AND observed_at < $4 LIMIT 1)
+    (SELECT FROM stored_sample
+     WHERE stored_sample.device_no = device.device_no AND observed_at >= $3 AND observed_at < $4
+       AND {spans_of("$3", "$4")} LIMIT 1)
     LIMIT 1) AS found
 WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = $2)
 ORDER BY node_id, device_index, device_uuid
@@ -119,13 +121,17 @@ WHERE node_id = ANY ($1) AND minute > $2::timestamptz - interval '1 hour'
 """
 
 # Every source has the same columns: raw samples are rollups of one.
-OF_SAMPLES: Final = """
+OF_SAMPLES: Final = (
+    """
 SELECT device_no, observed_at AS at, {metric}::float8 AS lowest, {metric}::float8 AS highest,
        {metric}::float8 AS total, 1::float8 AS count
-FROM sample
+FROM stored_sample
 WHERE device_no = ANY ($3) AND observed_at >= {start} AND observed_at < {end}
-  AND {metric} IS NOT NULL
+  AND """
+    + spans_of("{start}", "{end}")
+    + """ AND {metric} IS NOT NULL
 """
+)
 
 OF_EXPERIMENT: Final = """
 SELECT device_no, observed_at AS at, {metric}::float8 AS lowest, {metric}::float8 AS highest,

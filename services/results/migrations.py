@@ -310,4 +310,91 @@ CREATE TABLE pod_minute (
     PRIMARY KEY (pod_id, device_no, at));
 CREATE INDEX pod_minute_time ON pod_minute USING brin (at);
 """,
+    """
+-- Samples of earlier hours: of some minutes of a device a row, whose arrays are as long as its
+-- samples are many. `stored_sample` has every sample once, wherever it is.
+CREATE TABLE packed_sample (
+    device_no int NOT NULL,
+    span_at timestamptz NOT NULL,
+    boot_id uuid NOT NULL,
+    observed_at timestamptz[] NOT NULL,
+    sequence bigint[] NOT NULL,
+    interval_seconds double precision[] NOT NULL,
+    utilization_percent double precision[] NOT NULL,
+    memory_total_mb bigint[] NOT NULL,
+    memory_used_mb bigint[] NOT NULL,
+    temperature_c double precision[] NOT NULL,
+    power_draw_w double precision[] NOT NULL,
+    energy_mj bigint[] NOT NULL,
+    power_limit_w double precision[] NOT NULL,
+    ecc_corrected bigint[] NOT NULL,
+    ecc_uncorrected bigint[] NOT NULL,
+    condition_no int[] NOT NULL) PARTITION BY RANGE (span_at);
+CREATE INDEX packed_sample_span ON packed_sample (device_no, span_at);
+
+CREATE VIEW stored_sample AS
+SELECT device_no, observed_at AS span_at, boot_id,
+    observed_at, sequence, interval_seconds, utilization_percent, memory_total_mb, memory_used_mb,
+    temperature_c, power_draw_w, energy_mj, power_limit_w, ecc_corrected, ecc_uncorrected,
+    condition_no
+FROM sample
+UNION ALL
+SELECT device_no, span_at, boot_id,
+    each.observed_at, each.sequence, each.interval_seconds, each.utilization_percent,
+    each.memory_total_mb, each.memory_used_mb, each.temperature_c, each.power_draw_w,
+    each.energy_mj, each.power_limit_w, each.ecc_corrected, each.ecc_uncorrected,
+    each.condition_no
+FROM packed_sample CROSS JOIN LATERAL unnest(
+    packed_sample.observed_at, packed_sample.sequence, packed_sample.interval_seconds,
+    packed_sample.utilization_percent, packed_sample.memory_total_mb,
+    packed_sample.memory_used_mb, packed_sample.temperature_c, packed_sample.power_draw_w,
+    packed_sample.energy_mj, packed_sample.power_limit_w, packed_sample.ecc_corrected,
+    packed_sample.ecc_uncorrected, packed_sample.condition_no)
+    AS each (
+    observed_at, sequence, interval_seconds, utilization_percent, memory_total_mb, memory_used_mb,
+    temperature_c, power_draw_w, energy_mj, power_limit_w, ecc_corrected, ecc_uncorrected,
+    condition_no);
+""",
+    """
+-- A tick of a node is a row. Its arrays have a row of each device, at its place in the set of those
+-- that were read. `sample_by_device` has what an earlier release stores, which knows its partitions
+-- by their names, and is to read all samples in `sample`.
+CREATE TABLE device_place (
+    set_id uuid NOT NULL,
+    device_no int NOT NULL,
+    place int NOT NULL,
+    PRIMARY KEY (device_no, set_id));
+
+CREATE TABLE tick (
+    set_id uuid NOT NULL,
+    observed_at timestamptz NOT NULL,
+    boot_id uuid NOT NULL,
+    sequence bigint NOT NULL,
+    interval_seconds double precision NOT NULL,
+    floats double precision[] NOT NULL,
+    integers bigint[] NOT NULL) PARTITION BY RANGE (observed_at);
+CREATE INDEX tick_set ON tick (set_id, observed_at);
+
+-- What hardly gets smaller is not compressed: it would be most of the cost of packing.
+ALTER TABLE packed_sample
+    ALTER observed_at SET STORAGE EXTERNAL, ALTER sequence SET STORAGE EXTERNAL,
+    ALTER power_draw_w SET STORAGE EXTERNAL, ALTER energy_mj SET STORAGE EXTERNAL;
+
+ALTER TABLE sample RENAME TO sample_by_device;
+DO $$ BEGIN
+    EXECUTE 'CREATE VIEW earlier_sample AS ' || pg_get_viewdef('stored_sample'::regclass);
+END $$;
+CREATE OR REPLACE VIEW stored_sample AS
+SELECT * FROM earlier_sample
+UNION ALL
+SELECT device_no, observed_at, boot_id, observed_at, sequence, interval_seconds, floats[place][1],
+    integers[place][1], integers[place][2], floats[place][2], floats[place][3], integers[place][3],
+    floats[place][4], integers[place][4], integers[place][5], integers[place][6]::int
+FROM device_place JOIN tick USING (set_id);
+CREATE VIEW sample AS
+SELECT device_no, observed_at, boot_id, sequence, interval_seconds, utilization_percent,
+    memory_total_mb, memory_used_mb, temperature_c, power_draw_w, energy_mj, power_limit_w,
+    ecc_corrected, ecc_uncorrected, condition_no
+FROM stored_sample;
+""",
 )

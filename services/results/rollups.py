@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-import asyncpg
-
 from services.results.domain.rollup import HOUR, MINUTE
 from services.results.gpu_time import pod_times
 from services.results.gpu_time.hours import mark
 from services.results.gpu_time.stretches import IN_MINUTE, IS_BUSY, STRETCHES
 from services.results.history import METRICS
-from services.results.samples.partitions import Partitions, midnight
+from services.results.samples.partitions import TRY_LOCK, Partitions, midnight, remaking_dropped
 from shared.clock import utcnow
-from shared.errors import UnavailableError
 from shared.postgres.database import Connection, Database
 
 POLL_SECONDS: Final = 5.0
@@ -24,7 +21,6 @@ SETTLE_TIME: Final = timedelta(seconds=5)
 MAX_NODE_MINUTES: Final = 500  # in one transaction, while which their agents' samples wait
 
 ROLLUP_LOCK: Final = 0x67707372
-TRY_LOCK: Final = "SELECT pg_try_advisory_xact_lock($1)"
 
 # Of the earliest hours only: an hour is not computed again and again while its minutes are.
 SELECT_READY: Final = """
@@ -136,16 +132,11 @@ class Rollups:
             await self.minutes.make(days)
             await self.hours.make(days)
             nodes, minutes = [r["node_id"] for r in rows], [r["minute"] for r in rows]
-            try:
+            with remaking_dropped(self.minutes, self.hours):
                 async with self.database.transaction() as connection:
                     if not await connection.fetchval(TRY_LOCK, ROLLUP_LOCK):
                         return
                     await _roll_up(connection, nodes, minutes)
-            except asyncpg.CheckViolationError as error:
-                # Another instance dropped a partition that this one remembers.
-                self.minutes.known_days.clear()
-                self.hours.known_days.clear()
-                raise UnavailableError(f"a partition is missing: {error}") from error
 
     async def forget(self, until: datetime) -> None:
         """Delete what only raw samples from before then needed."""

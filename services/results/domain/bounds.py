@@ -5,7 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.task.benchmark import Bound, LevelBound, LevelMark, LevelResult
+from schemas.task.benchmark import LevelMark, LevelResult
+from schemas.task.level_bound import Bound, LevelBound
 
 THROTTLED_SHARE: Final = 0.2
 PREEMPTED_SHARE: Final = 0.01
@@ -47,14 +48,16 @@ class WindowFacts(Struct, frozen=True, kw_only=True):
 def bounds_of(
     levels: Sequence[LevelResult], facts: Sequence[WindowFacts]
 ) -> list[LevelBound | None]:
-    """Return what bounds each level; None where nothing is known of its engine, or no request was
-    completed.
+    """Return what bounds each level; None where nothing is known of its engine, no request was
+    completed, or answers have no tokens to go by.
     """
     pairs = list(zip(levels, facts, strict=True))
     token_seconds = prefill_token_seconds([level for level, facts in pairs if not facts.waits])
     return [
         None
-        if facts.running is None or not level.num_completed_requests
+        if facts.running is None
+        or not level.num_completed_requests
+        or not level.modality.has_tokens
         else bound_of(level, facts, token_seconds)
         for level, facts in pairs
     ]

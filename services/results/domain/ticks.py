@@ -14,6 +14,8 @@ Stretch = tuple[int, int]  # the first tick and the one behind the last
 
 def is_in(stretches: Sequence[Stretch], tick: int) -> bool:
     """`stretches` are sorted and apart from each other."""
+    if not stretches or tick >= stretches[-1][1]:
+        return False  # as nearly always
     place = bisect_right(stretches, tick, key=lambda stretch: stretch[0])
     return place > 0 and tick < stretches[place - 1][1]
 

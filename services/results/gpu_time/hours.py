@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from services.results.domain.packed_spans import spans_of
 from services.results.domain.pods import UNKNOWN_POD
 from services.results.domain.rollup import HOUR, start_of
 from services.results.gpu_time.stretches import IS_BUSY, STRETCHES
@@ -55,13 +56,15 @@ RETURNING node_id, hour
 
 # A device counts from its first sample or holding on. One that is stored later, but is earlier,
 # marks every hour since.
-SELECT_FRAMES: Final = """
+SELECT_FRAMES: Final = f"""
 SELECT device_no, hour, CASE WHEN EXISTS (
         SELECT FROM sample_hour WHERE sample_hour.device_no = device.device_no
         AND at > hour - $3::interval AND at < hour)
     THEN hour ELSE greatest(hour, date_trunc('milliseconds', least(
-        (SELECT min(observed_at) FROM sample WHERE sample.device_no = device.device_no
-         AND observed_at >= hour AND observed_at < hour + interval '1 hour'),
+        (SELECT min(observed_at) FROM stored_sample
+         WHERE stored_sample.device_no = device.device_no
+         AND observed_at >= hour AND observed_at < hour + interval '1 hour'
+         AND {spans_of("hour", "hour + interval '1 hour'")}),
         (SELECT min(granted_at) FROM device_holding AS holding
          WHERE holding.device_no = device.device_no
          AND granted_at < hour + interval '1 hour' AND ended_at > hour)))) END AS start_at
@@ -70,8 +73,9 @@ WHERE EXISTS (
     SELECT FROM sample_hour WHERE sample_hour.device_no = device.device_no
     AND at > hour - $3::interval AND at <= hour)
 OR EXISTS (
-    SELECT FROM sample WHERE sample.device_no = device.device_no
-    AND observed_at >= hour AND observed_at < hour + interval '1 hour')
+    SELECT FROM stored_sample WHERE stored_sample.device_no = device.device_no
+    AND observed_at >= hour AND observed_at < hour + interval '1 hour'
+    AND {spans_of("hour", "hour + interval '1 hour'")})
 OR EXISTS (
     SELECT FROM device_holding WHERE device_holding.device_no = device.device_no
     AND granted_at < hour + interval '1 hour' AND ended_at > hour)
@@ -167,12 +171,12 @@ split AS MATERIALIZED (
     SELECT DISTINCT device_no, minute FROM slice WHERE seen_ms IS NULL),
 stretch AS MATERIALIZED ({
     STRETCHES.format(
-        source='''
+        source=f'''
     SELECT split.device_no, minute, observed_at, boot_id, sequence, interval_seconds,
         utilization_percent, power_draw_w, memory_used_mb
-    FROM split JOIN sample ON sample.device_no = split.device_no
+    FROM split JOIN stored_sample ON stored_sample.device_no = split.device_no
         AND observed_at >= minute AND observed_at < minute + interval '1 minute'
-        AND observed_at >= $4 AND observed_at < $5'''
+        AND observed_at >= $4 AND observed_at < $5 AND {spans_of("$4", "$5")}'''
     )
 }),
 seen AS MATERIALIZED (

@@ -56,6 +56,11 @@ SELECT {{name}} AS name, device.name AS model, sum(used_us)::float8 AS used_us,
     sum(energy_mj) AS energy_mj
 FROM {HELD} GROUP BY 1, 2
 """
+SELECT_HELD_BY_DAY: Final = f"""
+SELECT {{name}} AS name, date_trunc('day', hour AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS day_at,
+    sum(used_us + idle_us + unknown_us)::float8 AS held_us
+FROM {HELD} GROUP BY 1, 2
+"""
 SUM: Final = "used_us + idle_us + free_us + cordoned_us + unknown_us"
 IS_HELD: Final = f"(hours.reservation_id <> '{NOBODY}')"
 SELECT_TOTAL: Final = f"""

@@ -30,12 +30,14 @@ from schemas.results.reports import (
 )
 from schemas.scheduler.namespaces import ListNamespaces, NamespaceList
 from services.results.domain.rollup import HOUR, end_of, start_of
+from services.results.domain.usage_days import usage_days
 from services.results.gpu_time.hours import COLUMNS, compute
 from services.results.gpu_time.report_queries import (
     NAME,
     SELECT_ENDS,
     SELECT_FAILED,
     SELECT_HELD,
+    SELECT_HELD_BY_DAY,
     SELECT_IS_STORED,
     SELECT_TOTAL,
     SELECT_WAITS,
@@ -81,6 +83,13 @@ class Reports:
                 SELECT_HELD.format(name=name), *hours, query.namespace
             )
             total = await connection.fetchrow(SELECT_TOTAL, *hours)
+            by_day = (
+                await connection.fetch(
+                    SELECT_HELD_BY_DAY.format(name=name), *hours, query.namespace
+                )
+                if query.daily
+                else []
+            )
             earlier = await connection.fetch(
                 SELECT_HELD.format(name=name),
                 *await _hours(connection, earlier_from, start),
@@ -114,6 +123,7 @@ class Reports:
             gpus=gpus,
             booked=booked,
             currency=self.currency,
+            days=usage_days((row["day_at"], row["name"], row["held_us"]) for row in by_day),
         )
 
     async def _limits(self, query: GetUsage) -> dict[str, float]:

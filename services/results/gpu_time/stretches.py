@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from services.results.domain.packed_spans import spans_of
+
 # How much time each sample of a minute covers: from the one before it, the last one also up to
 # the minute's end; never more than two intervals, or two seconds where these are shorter. It needs
 # no sample of another minute, so that a minute can be counted by itself. `date_bin` and `date_part`
@@ -27,13 +29,14 @@ IS_BUSY: Final = "utilization_percent >= 1"
 # A source of stretches: the samples of nodes' minutes, with further columns of theirs. The devices'
 # minutes first, and then by both: the planner, which knows little of a day that has just begun,
 # would hold each sample against that minute of every node.
-IN_MINUTE: Final = """
+IN_MINUTE: Final = f"""
 WITH due_of AS MATERIALIZED (
     SELECT device_no, minute
     FROM unnest($1::text[], $2::timestamptz[]) AS due (node_id, minute) JOIN device USING (node_id))
-SELECT sample.device_no, observed_at, boot_id, sequence, interval_seconds, minute, {columns}
-FROM due_of JOIN sample ON sample.device_no = due_of.device_no
+SELECT stored_sample.device_no, observed_at, boot_id, sequence, interval_seconds, minute,
+    {{columns}}
+FROM due_of JOIN stored_sample ON stored_sample.device_no = due_of.device_no
     AND minute = date_bin('1 minute', observed_at, '2000-01-01Z')
 WHERE observed_at >= minute AND observed_at < minute + interval '1 minute'
-  AND observed_at >= $3 AND observed_at < $4
+  AND observed_at >= $3 AND observed_at < $4 AND {spans_of("$3", "$4")}
 """

@@ -58,9 +58,9 @@ async def claim(
         fresh += new_samples
         stretch, given_up = give_up_gaps(stretches)
         minutes = {
-            start_of(sample.observed_at, MINUTE)
-            for sample in new_samples
-            if sample.observed_at.astimezone(UTC).date() >= rolled_up_from
+            minute
+            for minute in {start_of(sample.observed_at, MINUTE) for sample in new_samples}
+            if minute.astimezone(UTC).date() >= rolled_up_from
         }
         updates.append(
             (

@@ -9,6 +9,7 @@ from schemas.cluster.kubernetes import EnginePod
 from schemas.executor.attempts import AttemptFinished, Runtime
 from schemas.gpus.device_grant import DeviceGrant
 from services.results.domain import pod_devices
+from services.results.domain.packed_spans import spans_of
 from services.results.domain.pod_devices import ReportedDevice
 from services.results.domain.reading import Condition
 from shared.postgres.database import Connection, from_json
@@ -19,13 +20,13 @@ NO_POD: Final = "its executor did not tell which pod it ran in"
 SELECT_CONDITIONS: Final = "SELECT condition_no, facts FROM condition WHERE condition_no = ANY ($1)"
 
 # Copied samples stay when the others have been dropped.
-SELECT_SEEN: Final = """
+SELECT_SEEN: Final = f"""
 SELECT node_id, device_uuid AS uuid, device_index AS index, name, simulated,
        max(memory_total_mb) AS memory_total_mb, condition_no
 FROM device JOIN (
-    SELECT device_no, memory_total_mb, condition_no FROM sample
+    SELECT device_no, memory_total_mb, condition_no FROM stored_sample
     WHERE device_no IN (SELECT device_no FROM device WHERE node_id = $1)
-      AND observed_at >= $2 AND observed_at <= $3
+      AND observed_at >= $2 AND observed_at <= $3 AND {spans_of("$2", "$3")}
     UNION ALL
     SELECT device_no, memory_total_mb, condition_no FROM experiment_sample
     WHERE attempt_id = $4 AND observed_at >= $2 AND observed_at <= $3) AS seen USING (device_no)

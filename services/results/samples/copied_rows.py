@@ -1,6 +1,7 @@
-"""Samples as rows in the binary form of COPY, packed straight from the readings."""
+"""Ticks as rows in the binary form of COPY, packed straight from the readings."""
 
 import struct
+from collections.abc import Sequence
 from datetime import timedelta
 from math import isfinite
 from struct import Struct
@@ -10,68 +11,73 @@ from schemas.base import MAX_INTEGER
 from schemas.telemetry.readings import GpuReading, GpuSampled
 from services.results.domain.rollup import EPOCH
 
-# What all GPUs of a tick have in common comes first: it is packed once.
+# A tick's arrays: of each device a row, with these columns.
+FLOATS: Final = ("utilization_percent", "temperature_c", "power_draw_w", "power_limit_w")
+INTEGERS: Final = (
+    *("memory_total_mb", "memory_used_mb", "energy_mj"),
+    *("ecc_corrected", "ecc_uncorrected", "condition_no"),
+)
+TICK_COLUMNS: Final = (
+    *("set_id", "observed_at", "boot_id", "sequence", "interval_seconds", "floats", "integers"),
+)
+# Of a sample as it is read.
 COLUMNS: Final = (
-    "observed_at",
-    "boot_id",
-    "sequence",
-    "interval_seconds",
-    "device_no",
-    "condition_no",
-    "utilization_percent",
-    "temperature_c",
-    "power_draw_w",
-    "power_limit_w",
-    "memory_total_mb",
-    "memory_used_mb",
-    "energy_mj",
-    "ecc_corrected",
-    "ecc_uncorrected",
+    *("observed_at", "boot_id", "sequence", "interval_seconds", "device_no", *FLOATS, *INTEGERS),
 )
 BEGIN: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 END: Final = struct.pack(">h", -1)
 
 # Each value follows its length; Postgres counts microseconds from 2000 on.
-_TICK: Final = Struct(">h iq i16s iq id")
-_ALL_KNOWN: Final = Struct(">ii ii id id id id iq iq iq iq iq").pack
-_INT4: Final = Struct(">ii").pack
+_TICK: Final = Struct(">h i16s iq i16s iq id").pack
+_FLOATS: Final = Struct(">id id id id").pack
+_INTEGERS: Final = Struct(">iq iq iq iq iq iq").pack
 _INT8: Final = Struct(">iq").pack
 _FLOAT8: Final = Struct(">id").pack
 _NULL: Final = struct.pack(">i", -1)
+# Bytes, dimensions, 0, the elements' type, and of both dimensions the size and the first number.
+_ARRAY: Final = Struct(">iiii iiii").pack
+_FLOAT8_TYPE: Final = 701
+_INT8_TYPE: Final = 20
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def tick_values(sample: GpuSampled) -> bytes:
-    """Encode the columns with which each row of a tick begins."""
+def tick_row(sample: GpuSampled, set_id: bytes, devices: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Encode a tick of a set of devices, with the values of each."""
     at = (sample.observed_at - EPOCH) // _MICROSECOND
-    boot = sample.boot_id.bytes
-    return _TICK.pack(len(COLUMNS), 8, at, 16, boot, 8, sample.sequence, 8, sample.interval_seconds)
+    boot, interval = sample.boot_id.bytes, sample.interval_seconds
+    floats = b"".join([of_device for of_device, _ in devices])
+    integers = b"".join([of_device for _, of_device in devices])
+    return b"".join(
+        (
+            _TICK(len(TICK_COLUMNS), 16, set_id, 8, at, 16, boot, 8, sample.sequence, 8, interval),
+            _ARRAY(28 + len(floats), 2, 0, _FLOAT8_TYPE, len(devices), 1, len(FLOATS), 1),
+            floats,
+            _ARRAY(28 + len(integers), 2, 0, _INT8_TYPE, len(devices), 1, len(INTEGERS), 1),
+            integers,
+        )
+    )
 
 
-def device_values(device_no: int, condition_no: int | None, gpu: GpuReading) -> bytes:
-    """The rest of a row. What Postgres cannot hold is unknown, as None is."""
+def device_values(gpu: GpuReading, condition_no: int | None) -> tuple[bytes, bytes]:
+    """Encode a device's floats and integers. What Postgres cannot hold is unknown, as None is."""
     utilization, temperature = gpu.utilization_percent, gpu.temperature_c
     power, limit = gpu.power_draw_w, gpu.power_limit_w
     try:
         if isfinite(utilization + temperature + power + limit):  # type: ignore[operator]  # see below
             # Plain arguments: to put them together from tuples takes half as long again.
             # fmt: off
-            return _ALL_KNOWN(
-                4, device_no, 4, condition_no, 8, utilization, 8, temperature, 8, power, 8, limit,
+            return _FLOATS(8, utilization, 8, temperature, 8, power, 8, limit), _INTEGERS(
                 8, gpu.memory_total_mb, 8, gpu.memory_used_mb, 8, gpu.energy_mj,
-                8, gpu.ecc_corrected, 8, gpu.ecc_uncorrected,
+                8, gpu.ecc_corrected, 8, gpu.ecc_uncorrected, 8, condition_no,
             )
             # fmt: on
     except (TypeError, struct.error):
         pass  # something is unknown, or too large
-    return b"".join(
-        (
-            _INT4(4, device_no),
-            _NULL if condition_no is None else _INT4(4, condition_no),
-            *map(_float8, (utilization, temperature, power, limit)),
-            *map(_int8, (gpu.memory_total_mb, gpu.memory_used_mb, gpu.energy_mj)),
-            *map(_int8, (gpu.ecc_corrected, gpu.ecc_uncorrected)),
-        )
+    integers = (gpu.memory_total_mb, gpu.memory_used_mb, gpu.energy_mj)
+    counts = (gpu.ecc_corrected, gpu.ecc_uncorrected, condition_no)
+    return (
+        b"".join(map(_float8, (utilization, temperature, power, limit))),
+        b"".join(map(_int8, integers + counts)),
     )
 
 

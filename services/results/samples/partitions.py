@@ -1,7 +1,8 @@
 """The partitions of samples and rollups: made ahead, dropped when their days have passed."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
@@ -17,12 +18,13 @@ from shared.postgres.database import Database
 DAYS_AHEAD: Final = 2
 UPKEEP_SECONDS: Final = 3600.0
 DROP_LOCK_TIMEOUT: Final = "SET LOCAL lock_timeout = '2s'"
+TRY_LOCK: Final = "SELECT pg_try_advisory_xact_lock($1)"
 LOCK_DDL: Final = "SELECT pg_advisory_xact_lock($1)"
 EXISTS: Final = "SELECT to_regclass($1) IS NOT NULL"
 
 CREATE_PARTITION: Final = """
 CREATE TABLE {name} PARTITION OF {table}
-FOR VALUES FROM ('{first}T00:00:00Z') TO ('{following}T00:00:00Z')
+FOR VALUES FROM ('{first}T00:00:00Z') TO ('{following}T00:00:00Z') {options}
 """
 
 DROP_PARTITION: Final = "DROP TABLE IF EXISTS {name}"
@@ -44,13 +46,25 @@ DDL_LOCK: Final = 0x67707361
 class Table(StrEnum):
     """What is partitioned."""
 
-    RAW = "sample"
+    RAW = "tick"
+    BY_DEVICE = "sample"  # of an earlier release: nothing makes more of it
+    PACKED = "packed_sample"
     MINUTE = "sample_minute"
     HOUR = "sample_hour"
 
     @property
     def is_monthly(self) -> bool:
         return self is Table.HOUR
+
+    @property
+    def parent(self) -> str:
+        """Return the table that it is called by, which a later release may have renamed."""
+        return "sample_by_device" if self is Table.BY_DEVICE else self
+
+    @property
+    def options(self) -> str:
+        """Return the storage options of a partition: short arrays are to be compressed too."""
+        return "WITH (toast_tuple_target = 256)" if self is Table.PACKED else ""
 
     def first_day(self, day: date) -> date:
         """Return the first day of the partition of a day."""
@@ -95,6 +109,8 @@ class Partitions:
 
     async def make_ahead(self) -> None:
         """The partitions of today and the next days."""
+        if self.table is Table.BY_DEVICE:
+            return
         today = utcnow().date()
         await self.make(today + timedelta(days=ahead) for ahead in range(DAYS_AHEAD + 1))
 
@@ -112,7 +128,11 @@ class Partitions:
                 following = self.table.following(first)
                 await connection.execute(
                     CREATE_PARTITION.format(
-                        name=name, table=self.table, first=first, following=following
+                        name=name,
+                        table=self.table.parent,
+                        first=first,
+                        following=following,
+                        options=self.table.options,
                     )
                 )
         self.known_days.update(missing)
@@ -121,7 +141,7 @@ class Partitions:
         """Drop the partitions whose days all lie further back than the retention."""
         oldest = self.oldest_kept()
         async with self.database.transaction() as connection:
-            rows = await connection.fetch(SELECT_PARTITIONS, self.table)
+            rows = await connection.fetch(SELECT_PARTITIONS, self.table.parent)
         for name in (row["relname"] for row in rows):
             first = self.table.first_day_of(name)
             following = self.table.following(first)
@@ -140,7 +160,7 @@ class Partitions:
     async def _drop(self, name: str, first: date, following: date) -> bool:
         """False if rollups still need it."""
         async with self.database.transaction() as connection:
-            if self.table is Table.RAW and await connection.fetchval(
+            if self.table not in {Table.MINUTE, Table.HOUR} and await connection.fetchval(
                 IS_DUE, midnight(first), midnight(following)
             ):
                 return False
@@ -149,6 +169,19 @@ class Partitions:
             await connection.execute(LOCK_DDL, DDL_LOCK)
             await connection.execute(DROP_PARTITION.format(name=name))
         return True
+
+
+@contextmanager
+def remaking_dropped(*partitions: Partitions) -> Iterator[None]:
+    """Raise UnavailableError where a row has no partition: another instance dropped one that is
+    remembered here. All are looked for, and made, at the next try.
+    """
+    try:
+        yield
+    except asyncpg.CheckViolationError as error:
+        for forgotten in partitions:
+            forgotten.known_days.clear()
+        raise UnavailableError(f"a partition is missing: {error}") from error
 
 
 def midnight(day: date) -> datetime:

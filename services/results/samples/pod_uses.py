@@ -71,10 +71,10 @@ async def add(
     """Add what these samples tell; `number_of` is a device's, by its node and UUID."""
     minutes: dict[tuple[UUID, int, datetime], _Minute] = {}
     for sample in samples:
-        minute = start_of(sample.observed_at.astimezone(UTC), MINUTE)
         for gpu in sample.gpus:
             if not gpu.pod_uses:
                 continue
+            minute = start_of(sample.observed_at.astimezone(UTC), MINUTE)
             number = number_of(sample.node_id, gpu.uuid)
             for use in gpu.pod_uses:
                 key = (pod_id_of("", "", use.uid), number, minute)

@@ -1,6 +1,7 @@
 """Samples from the stream into their partitions, each reading once."""
 
 import asyncio
+import hashlib
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,39 +16,39 @@ from schemas.telemetry.readings import GpuPod, GpuProcess, GpuReading, GpuSample
 from services.results.domain.reading import Condition, Tenant
 from services.results.samples import pod_uses
 from services.results.samples.agent_boots import claim
-from services.results.samples.copied_rows import BEGIN, COLUMNS, END, device_values, tick_values
+from services.results.samples.copied_rows import BEGIN, END, TICK_COLUMNS, device_values, tick_row
 from services.results.samples.partitions import DAYS_AHEAD, Partitions
 from shared.clock import utcnow
 from shared.errors import UnavailableError
 from shared.logging import log
 from shared.postgres.database import Connection, Database, to_json
 
-UPSERT_DEVICE: Final = """
-INSERT INTO device (node_id, device_uuid, device_index, name, simulated, total_memory_mb)
-VALUES ($1, $2, $3, $4, $5, $6)
+# In one order everywhere: two instances that store the same must not wait for each other.
+UPSERT_DEVICES: Final = """
+INSERT INTO device AS known
+    (node_id, device_uuid, device_index, name, simulated, total_memory_mb)
+SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::boolean[], $6::bigint[])
+ORDER BY 1, 2
 ON CONFLICT (node_id, device_uuid) DO UPDATE
-    SET device_index = $3, name = coalesce(nullif($4, ''), device.name), simulated = $5,
-        total_memory_mb = coalesce($6, device.total_memory_mb)
-RETURNING device_no
+    SET device_index = excluded.device_index, simulated = excluded.simulated,
+        name = coalesce(nullif(excluded.name, ''), known.name),
+        total_memory_mb = coalesce(excluded.total_memory_mb, known.total_memory_mb)
+RETURNING node_id, device_uuid, device_no
 """
 
-UPSERT_CONDITION: Final = """
-INSERT INTO condition (facts) VALUES ($1)
-ON CONFLICT (md5(facts)) DO UPDATE SET used_at = now() RETURNING condition_no
+UPSERT_CONDITIONS: Final = """
+INSERT INTO condition (facts) SELECT * FROM unnest($1::text[]) ORDER BY 1
+ON CONFLICT (md5(facts)) DO UPDATE SET used_at = now() RETURNING facts, condition_no
 """
 # Remembered that many and that long; then they are looked up again, and so noted as in use.
 MAX_CONDITIONS: Final = 10_000
 CONDITIONS_SECONDS: Final = 3600.0
 
-CREATE_ARRIVED: Final = """
-CREATE TEMPORARY TABLE IF NOT EXISTS arrived (LIKE sample) ON COMMIT DELETE ROWS
-"""
-EMPTY_ARRIVED: Final = "TRUNCATE arrived"
-
-# In one order everywhere: two instances that merge the same rows must not wait for each other.
-MERGE_ARRIVED: Final = f"""
-INSERT INTO {{partition}} ({", ".join(COLUMNS)}) SELECT {", ".join(COLUMNS)} FROM arrived
-ORDER BY device_no, observed_at, boot_id, sequence ON CONFLICT DO NOTHING
+# A device that a tick has twice counts as the first of them.
+INSERT_PLACES: Final = """
+INSERT INTO device_place (set_id, device_no, place)
+SELECT $1, device_no, place FROM unnest($2::int[]) WITH ORDINALITY AS of_set (device_no, place)
+ORDER BY place ON CONFLICT DO NOTHING
 """
 
 FIRST_YEAR: Final = 1970  # a clock before it is broken, as is one so far ahead of ours
@@ -55,16 +56,12 @@ MAX_LEAD: Final = timedelta(days=DAYS_AHEAD)
 
 DeviceKey = tuple[str, str]
 DeviceRow = tuple[int, str | None, bool, int | None]
-UNKNOWN_DEVICE: Final = (0, None)
+SetKey = tuple[str, tuple[str, ...]]  # a node's devices in their order
 UNKNOWN_CONDITION: Final = 0  # Postgres counts from 1
 # What a condition is made of, cheaper to look up than to put in order.
-Found = tuple[
-    tuple[str, ...] | None,
-    tuple[tuple[UUID | None, str | None], ...] | None,
-    tuple[GpuPod, ...] | None,
-]
+FoundTenants = tuple[tuple[UUID | None, str | None], ...]
+Found = tuple[tuple[str, ...] | None, FoundTenants | None, tuple[GpuPod, ...] | None]
 Spans = dict[str, tuple[datetime, datetime]]
-Insert = Callable[[Connection, str, bytes], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +69,7 @@ class _News:
     """What of a batch has no number yet, or has changed."""
 
     devices: dict[DeviceKey, DeviceRow] = field(default_factory=dict)
+    sets: set[SetKey] = field(default_factory=set)
     conditions: dict[Found, GpuReading] = field(default_factory=dict)
 
 
@@ -86,6 +84,7 @@ class SampleStore:
     stored: Callable[[Connection, Spans], Awaitable[None]]
     forward: Callable[[list[GpuSampled]], None] | None = None
     _devices: dict[DeviceKey, tuple[int, DeviceRow]] = field(default_factory=dict)
+    _sets: dict[SetKey, bytes] = field(default_factory=dict)
     _conditions: dict[Found, int | None] = field(default_factory=dict)
     _conditions_until: float = 0.0
 
@@ -103,23 +102,21 @@ class SampleStore:
             self._conditions.clear()
             self._conditions_until = now + CONDITIONS_SECONDS
         rows: dict[int, bytes] = {}
-        unstored = samples
+        unstored, news = samples, _News()
+        for newest in {sample.node_id: sample for sample in samples}.values():
+            self._compare_devices(newest, news)
         while unstored:  # another batch may have cleared conditions
-            news = _News()
             rows |= {
                 id(sample): row
                 for sample in unstored
-                if (row := self._rows(sample, news)) is not None
+                if (row := self._row(sample, news)) is not None
             }
             await self._register_devices(news.devices)
+            await self._register_sets(news.sets)
             await self._register_conditions(news.conditions)
-            unstored = [sample for sample in unstored if id(sample) not in rows]
+            unstored, news = [sample for sample in unstored if id(sample) not in rows], _News()
         try:
-            try:
-                fresh = await self._insert(samples, rows, _copy)
-            except asyncpg.UniqueViolationError:
-                # An earlier release has stored some of it without a note.
-                fresh = await self._insert(samples, rows, _merge)
+            fresh = await self._insert(samples, rows)
         except asyncpg.UndefinedTableError as error:
             # Another instance dropped a partition that this one remembers.
             self.partitions.known_days.clear()
@@ -128,7 +125,7 @@ class SampleStore:
             self.forward(fresh)
 
     async def _insert(
-        self, samples: list[GpuSampled], rows: Mapping[int, bytes], insert: Insert
+        self, samples: list[GpuSampled], rows: Mapping[int, bytes]
     ) -> list[GpuSampled]:
         """Insert in one transaction with the note that they are stored; return the samples that
         were new.
@@ -140,7 +137,7 @@ class SampleStore:
                 of_days.setdefault(_day(sample), []).append(rows[id(sample)])
             for day, parts in of_days.items():
                 partition = self.partitions.table.name_of(day)
-                await insert(connection, partition, b"".join((BEGIN, *parts, END)))
+                await _copy(connection, partition, b"".join((BEGIN, *parts, END)))
             if fresh:
                 await pod_uses.add(connection, fresh, self._number_of)
                 await self.stored(connection, _spans(fresh))
@@ -153,12 +150,29 @@ class SampleStore:
         """Give every device its number, and store what changed about it."""
         if not changed:
             return
+        columns = zip(*((*key, *_columns_of(row)) for key, row in changed.items()), strict=True)
         async with self.database.transaction() as connection:
-            numbers = {
-                key: await connection.fetchval(UPSERT_DEVICE, *key, *_columns_of(row))
-                for key, row in sorted(changed.items(), key=lambda item: item[0])
-            }
-        self._devices.update({key: (number, changed[key]) for key, number in numbers.items()})
+            rows = await connection.fetch(UPSERT_DEVICES, *map(list, columns))
+        for row in rows:
+            key = row["node_id"], row["device_uuid"]
+            self._devices[key] = (row["device_no"], changed[key])
+
+    async def _register_sets(self, unknown: Iterable[SetKey]) -> None:
+        """Note the place of each device in its set, whose id follows from their numbers."""
+        numbers = {
+            (node_id, uuids): [self._number_of(node_id, uuid) for uuid in uuids]
+            for node_id, uuids in unknown
+        }
+        if not numbers:
+            return
+        ids = {
+            key: hashlib.md5(repr(of_set).encode(), usedforsecurity=False).digest()
+            for key, of_set in numbers.items()
+        }
+        async with self.database.transaction() as connection:
+            places = sorted((UUID(bytes=ids[key]), of_set) for key, of_set in numbers.items())
+            await connection.executemany(INSERT_PLACES, places)
+        self._sets.update(ids)
 
     async def _register_conditions(self, unknown: Mapping[Found, GpuReading]) -> None:
         """Give what GPUs are in its number."""
@@ -170,32 +184,45 @@ class SampleStore:
             if (condition := condition_of(gpu)) is not None
         }
         async with self.database.transaction() as connection:
-            numbers = {
-                text: await connection.fetchval(UPSERT_CONDITION, text)
-                for text in sorted(set(facts.values()))
-            }
+            rows = await connection.fetch(UPSERT_CONDITIONS, list(set(facts.values())))
+        numbers = {row["facts"]: row["condition_no"] for row in rows}
         for finding in unknown:
             self._conditions[finding] = numbers[facts[finding]] if finding in facts else None
 
-    def _rows(self, sample: GpuSampled, news: _News) -> bytes | None:
-        """Encode one tick's rows in the binary form of COPY. None while a number that they need is
-        unknown.
-        """
-        node_id, simulated = sample.node_id, sample.simulated
-        devices, conditions = self._devices, self._conditions
-        rows = [b""]
-        is_complete = True
+    def _row(self, sample: GpuSampled, news: _News) -> bytes | None:
+        """Encode a tick in the binary form of COPY. None while a number in it is unknown."""
+        if not sample.gpus:
+            return b""
+        set_id, conditions = self._set_of(sample, news), self._conditions
+        devices = []
         for gpu in sample.gpus:
-            device_no, known_row = devices.get((node_id, gpu.uuid), UNKNOWN_DEVICE)
-            if known_row != (facts := (gpu.index, gpu.name, simulated, gpu.memory_total_mb)):
-                news.devices[node_id, gpu.uuid] = facts
-                is_complete &= known_row is not None
-            condition_no = conditions.get(finding := _finding_of(gpu), UNKNOWN_CONDITION)
+            tenants: FoundTenants | None = None
+            if gpu.processes is not None:
+                tenants = tuple([(p.reservation_id, p.name) for p in gpu.processes])
+            finding = (gpu.throttle_reasons, tenants, gpu.pods)
+            condition_no = conditions.get(finding, UNKNOWN_CONDITION)
             if condition_no == UNKNOWN_CONDITION:
                 news.conditions[finding] = gpu
-                is_complete = False
-            rows.append(device_values(device_no, condition_no, gpu))
-        return tick_values(sample).join(rows) if is_complete else None
+                set_id = None
+            devices.append(device_values(gpu, condition_no))
+        return tick_row(sample, set_id, devices) if set_id is not None else None
+
+    def _set_of(self, sample: GpuSampled, news: _News) -> bytes | None:
+        """Return the id of the tick's set of devices; None while it is unknown."""
+        key = (sample.node_id, tuple([gpu.uuid for gpu in sample.gpus]))
+        set_id = self._sets.get(key)
+        if set_id is None:
+            news.sets.add(key)
+            self._compare_devices(sample, news)
+        return set_id
+
+    def _compare_devices(self, sample: GpuSampled, news: _News) -> None:
+        """Note the devices that are unknown, or not as they were."""
+        for gpu in sample.gpus:
+            key = (sample.node_id, gpu.uuid)
+            row = (gpu.index, gpu.name, sample.simulated, gpu.memory_total_mb)
+            if key not in self._devices or self._devices[key][1] != row:
+                news.devices.setdefault(key, row)
 
 
 def _columns_of(row: DeviceRow) -> tuple[int, str, bool, int | None]:
@@ -203,14 +230,6 @@ def _columns_of(row: DeviceRow) -> tuple[int, str, bool, int | None]:
     index, name, simulated, memory_mb = row
     is_known = memory_mb is not None and memory_mb <= MAX_INTEGER
     return index, (name or "").replace("\0", ""), simulated, memory_mb if is_known else None
-
-
-def _finding_of(gpu: GpuReading) -> Found:
-    processes = gpu.processes
-    if not processes:
-        return gpu.throttle_reasons, None if processes is None else (), gpu.pods
-    tenants = tuple([(process.reservation_id, process.name) for process in processes])
-    return gpu.throttle_reasons, tenants, gpu.pods
 
 
 def condition_of(gpu: GpuReading) -> Condition | None:
@@ -239,7 +258,7 @@ def _is_storable(sample: GpuSampled, latest: datetime) -> bool:
         and sample.sequence < MAX_INTEGER
         and sample.observed_at.year >= FIRST_YEAR
         and sample.observed_at <= latest
-        and all("\0" not in gpu.uuid for gpu in sample.gpus)
+        and "\0" not in "".join([gpu.uuid for gpu in sample.gpus])
     )
 
 
@@ -255,15 +274,8 @@ def _spans(samples: Iterable[GpuSampled]) -> Spans:
     return spans
 
 
-async def _merge(connection: Connection, partition: str, rows: bytes) -> None:
-    await connection.execute(CREATE_ARRIVED)
-    await connection.execute(EMPTY_ARRIVED)
-    await _copy(connection, "arrived", rows)
-    await connection.execute(MERGE_ARRIVED.format(partition=partition))
-
-
 async def _copy(connection: Connection, table: str, rows: bytes) -> None:
     async def parts() -> AsyncIterator[bytes]:
         yield rows
 
-    await connection.copy_to_table(table, source=parts(), columns=COLUMNS, format="binary")
+    await connection.copy_to_table(table, source=parts(), columns=TICK_COLUMNS, format="binary")

@@ -5,6 +5,7 @@ from typing import Final
 
 from schemas.executor.attempts import AttemptFinished, AttemptPhase, Failure, FailureKind
 from schemas.results.measurements import GpuMemoryTrend
+from services.results.domain.packed_spans import spans_of
 from services.results.samples.conditions import devices_of
 from shared.failures import findings
 from shared.postgres.database import Connection
@@ -14,14 +15,15 @@ ENDING: Final = frozenset({AttemptPhase.DRAINING, AttemptPhase.TEARING_DOWN})
 SHOWN: Final = timedelta(minutes=1)
 GROWTH_SHARE: Final = 0.02  # of a GPU's memory
 
-SELECT_TREND: Final = """
+SELECT_TREND: Final = f"""
 SELECT node_id, device_index AS index, name, simulated, max(memory_total_mb) AS total_mb,
        (array_agg(memory_used_mb ORDER BY observed_at, sequence))[1] AS start_mb,
        max(memory_used_mb) AS peak_mb,
        (array_agg(memory_used_mb ORDER BY observed_at DESC, sequence DESC))[1] AS last_mb
-FROM device JOIN sample USING (device_no)
+FROM device JOIN stored_sample USING (device_no)
 JOIN unnest($1::text[], $2::text[]) AS granted (node_id, device_uuid) USING (node_id, device_uuid)
-WHERE observed_at >= $3 AND observed_at < $4 AND memory_used_mb IS NOT NULL
+WHERE observed_at >= $3 AND observed_at < $4 AND {spans_of("$3", "$4")}
+  AND memory_used_mb IS NOT NULL
 GROUP BY device_no ORDER BY node_id, device_index
 """
 

@@ -15,6 +15,7 @@ from schemas.results.measurements import GpuMonitoring
 from schemas.task.benchmark import RequestColumns
 from schemas.telemetry.readings import HealthChanged
 from services.results.domain.details import Fault
+from services.results.domain.packed_spans import spans_of
 from services.results.domain.reading import Reading
 from services.results.samples.copied_rows import COLUMNS
 from shared.benchmarks.levels.request_columns import without_requests
@@ -68,21 +69,22 @@ FOR UPDATE OF summary SKIP LOCKED
 
 # The first sample of each node from the window's end on, found by one step into the index of each
 # of its devices.
-SELECT_FOLLOWING: Final = """
+SELECT_FOLLOWING: Final = f"""
 SELECT node_id, min(following.observed_at) AS at
 FROM device JOIN LATERAL (
-    SELECT observed_at FROM sample
-    WHERE sample.device_no = device.device_no AND observed_at >= $2 AND observed_at < $3
+    SELECT observed_at FROM stored_sample
+    WHERE stored_sample.device_no = device.device_no AND observed_at >= $2 AND observed_at < $3
+      AND {spans_of("$2", "$3")}
     ORDER BY observed_at LIMIT 1) AS following ON true
 WHERE node_id = ANY ($1) GROUP BY node_id
 """
 
 COPY_SAMPLES: Final = f"""
 INSERT INTO experiment_sample (attempt_id, {", ".join(COLUMNS)})
-SELECT $1::uuid, {", ".join(f"sample.{name}" for name in COLUMNS)}
-FROM sample JOIN device USING (device_no)
+SELECT $1::uuid, {", ".join(f"stored_sample.{name}" for name in COLUMNS)}
+FROM stored_sample JOIN device USING (device_no)
 JOIN unnest($2::text[], $3::text[]) AS granted (node_id, device_uuid) USING (node_id, device_uuid)
-WHERE observed_at >= $4 AND observed_at <= $5 ON CONFLICT DO NOTHING
+WHERE observed_at >= $4 AND observed_at <= $5 AND {spans_of("$4", "$5")} ON CONFLICT DO NOTHING
 """
 
 SELECT_SAMPLES: Final = f"""

@@ -50,12 +50,11 @@ class ProcessTable:
     def forget_ended(self, present: Iterable[int]) -> None:
         """Drop those that have ended, and those that are on no GPU any more."""
         ended = {descriptor for descriptor, _ in self._ended.poll(0)}
-        keep = set(present)
-        for pid in [
-            pid
-            for pid, (_, descriptor, _) in list(self._known.items())
-            if pid not in keep or descriptor in ended
-        ]:
+        gone = self._known.keys() - set(present)
+        if ended:
+            entries = list(self._known.items())
+            gone |= {pid for pid, (_, descriptor, _) in entries if descriptor in ended}
+        for pid in gone:
             self._drop(pid)
         if answered := self._labels.take_answers():
             self._add_reservations(answered)

@@ -71,6 +71,8 @@ class MpsDaemons:
         for facts in list(self._devices()):
             watched = self._watched.setdefault(facts.uuid, _Watched())
             await self._watch(facts.uuid, watched)
+            if not self.is_wanted and watched.daemon is None:
+                continue
             now = _now()
             if not self._is_empty(facts.uuid, sample):
                 watched.idle_since = None

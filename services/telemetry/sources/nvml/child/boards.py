@@ -67,7 +67,7 @@ class BoardReader:
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         except pynvml.NVMLError as error:
-            raise_if_lost(error)
+            raise_if_lost(error.value)
             raise
         uuid = uuid_of(handle)
         if uuid is None:
@@ -83,13 +83,11 @@ class BoardReader:
 
         Raises GpuLostError and NVMLError.
         """
-        if board.layout[0] is not None:
-            mode = mig_enabled(board.handle)
-            if mode != board.layout[0] or (
-                mode and _instance_uuids(board.handle) != board.layout[1]
-            ):
-                self._find_instances(board, board)
-        return [unit.reader.read() for unit in board.units]
+        reading = board.gpu.reader.read()
+        mode = board.gpu.reader.mig_enabled
+        if mode != board.layout[0] or (mode and _instance_uuids(board.handle) != board.layout[1]):
+            self._find_instances(board, board)
+        return [reading, *(unit.reader.read() for unit in board.instances)]
 
     def _find_instances(self, board: Board, previous: Board | None) -> None:
         mode = mig_enabled(board.handle)

@@ -6,6 +6,7 @@ result.
 
 import time
 from collections import deque
+from operator import attrgetter
 from typing import Any, Final
 
 import pynvml
@@ -159,7 +160,7 @@ class ReadingJob(Job):
         )
         now = time.monotonic()
         return ReadingTaken(
-            gpus=tuple(sorted(self._gpus, key=lambda gpu: gpu.index)),
+            gpus=tuple(sorted(self._gpus, key=attrgetter("index"))),
             lost=self._lost,
             hung={
                 uuid: f"a driver call has not returned for {now - since:.1f} s"

@@ -53,7 +53,7 @@ class MigJob(Job):
         except GpuLostError as error:
             return MigRefused(ErrorCode.UNAVAILABLE, str(error))
         except pynvml.NVMLError as error:
-            raise_if_lost(error)
+            raise_if_lost(error.value)
             code = _REFUSALS.get(error.value, ErrorCode.CONFLICT)
             return MigRefused(code, f"the driver refuses: {error}")
 

@@ -1,8 +1,7 @@
 """The processes on one device."""
 
-from ctypes import byref, c_uint, create_string_buffer
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 import pynvml
 from msgspec.structs import replace
@@ -10,34 +9,51 @@ from msgspec.structs import replace
 from schemas.telemetry.readings import GpuProcess
 from services.telemetry.host.processes import ProcessTable
 from services.telemetry.sources.nvml.child.calls import (
+    Entries,
     Handle,
-    library_function,
+    find_function,
     raise_if_lost,
-    try_call,
 )
 
 MEBIBYTE: Final = 1 << 20
 _ENTRY: Final = Struct("I4xQII")  # nvmlProcessInfo_t: PID, bytes, GPU instance, compute instance
 _UNKNOWN: Final = pynvml.NVML_VALUE_NOT_AVAILABLE_ulonglong.value
-_FIRST_ROOM: Final = 16
 
 
-def running_processes(handle: Handle, table: ProcessTable) -> tuple[GpuProcess, ...] | None:
-    """Compute and graphics processes; one that is both is listed once, with its larger memory.
-
-    In the driver's order; None if the compute processes cannot be read. Graphics are left out where
-    a device has none, as MIG instances.
+class RunningProcesses:
+    """Compute and graphics processes of a device; one that is both is listed once, with its larger
+    memory.
     """
-    compute, graphics = _read_entries("Compute", handle), _read_entries("Graphics", handle)
-    if compute is None:
-        return None
-    used_mb: dict[int, int | None] = {}
-    for pid, memory, _, _ in _ENTRY.iter_unpack(compute + (graphics or b"")):
-        used = None if memory == _UNKNOWN else memory // MEBIBYTE
-        used_before = used_mb.get(pid)
-        is_larger = used_before is None or (used is not None and used > used_before)
-        used_mb[pid] = used if is_larger else used_before
-    return tuple(_process(table, pid, used) for pid, used in used_mb.items())
+
+    def __init__(self, handle: Handle, table: ProcessTable) -> None:
+        self._table = table
+        self._compute, self._graphics = (
+            # A driver before 510 has the second version alone.
+            Entries(_ENTRY.size, find_function(f"{name}_v3", f"{name}_v2"), handle)
+            for name in (
+                "nvmlDeviceGetComputeRunningProcesses",
+                "nvmlDeviceGetGraphicsRunningProcesses",
+            )
+        )
+
+    def read(self) -> tuple[GpuProcess, ...] | None:
+        """Read them in the driver's order; None if the compute processes cannot be read.
+
+        Graphics are left out where a device has none, as MIG instances.
+        """
+        compute, graphics = self._compute.read(), self._graphics.read()
+        if compute is None:
+            return None
+        used_mb: dict[int, int] = {}
+        for pid, memory, _, _ in _ENTRY.iter_unpack(compute + (graphics or b"")):
+            used = -1 if memory == _UNKNOWN else memory // MEBIBYTE
+            used_mb[pid] = max(used, used_mb.get(pid, -1))
+        processes = []
+        for pid, used in used_mb.items():
+            name, container_id, reservation_id, pod_uid = self._table.facts(pid)
+            known_mb = None if used < 0 else used
+            processes.append(GpuProcess(pid, name, known_mb, container_id, reservation_id, pod_uid))
+        return tuple(processes)
 
 
 class ProcessTurns:
@@ -52,7 +68,7 @@ class ProcessTurns:
         self._since_us = 0
 
     def add_to(
-        self, processes: tuple[GpuProcess, ...] | None, busy: Any
+        self, processes: tuple[GpuProcess, ...] | None, busy: int | None
     ) -> tuple[GpuProcess, ...] | None:
         """The processes with their utilization; `busy` is the GPU's, None if it is unknown."""
         if processes is None or len({process.pod_uid for process in processes} - {None}) < 2:
@@ -60,9 +76,8 @@ class ProcessTurns:
         try:
             entries = pynvml.nvmlDeviceGetProcessUtilization(self._handle, self._since_us)
         except pynvml.NVMLError as error:
-            raise_if_lost(error)
-            is_rest = error.value == pynvml.NVML_ERROR_NOT_FOUND and busy is not None
-            if not is_rest or busy.gpu:
+            raise_if_lost(error.value)
+            if error.value != pynvml.NVML_ERROR_NOT_FOUND or busy != 0:
                 return processes
             entries = []
         self._since_us = max((sample.timeStamp for sample in entries), default=self._since_us)
@@ -76,34 +91,3 @@ class ProcessTurns:
             else process
             for process in processes
         )
-
-
-def _read_entries(kind: str, handle: Handle) -> bytes | None:
-    """The driver's entries, by the third version of the call, before driver 510 by the second."""
-    for version in (3, 2):
-        entries = try_call(_entries, f"nvmlDeviceGet{kind}RunningProcesses_v{version}", handle)
-        if entries is not None:
-            return entries
-    return None
-
-
-def _entries(name: str, handle: Handle) -> bytes:
-    """nvidia-ml-py's function, without an object per process: that costs four times the call."""
-    call = library_function(name)
-    count = c_uint(_FIRST_ROOM)
-    while True:
-        entries = create_string_buffer(count.value * _ENTRY.size)
-        status = call(handle, byref(count), entries)
-        if status != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
-            break
-        count.value *= 2  # more may start before the next call
-    if status:
-        raise pynvml.NVMLError(status)
-    return entries.raw[: count.value * _ENTRY.size]
-
-
-def _process(table: ProcessTable, pid: int, used_mb: int | None) -> GpuProcess:
-    facts = table.facts(pid)
-    return GpuProcess(
-        pid, facts.name, used_mb, facts.container_id, facts.reservation_id, facts.pod_uid
-    )

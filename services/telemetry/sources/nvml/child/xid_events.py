@@ -1,11 +1,11 @@
 """XIDs as the driver reports them to an event set."""
 
-from ctypes import c_void_p, cast
+from ctypes import byref, c_void_p, cast
 from typing import Any, Final
 
 import pynvml
 
-from services.telemetry.sources.nvml.child.calls import Handle, try_call
+from services.telemetry.sources.nvml.child.calls import Handle, find_function, try_call
 
 MAX_AT_ONCE: Final = 64
 
@@ -15,6 +15,7 @@ class XidEvents:
 
     def __init__(self) -> None:
         self._set: Any = try_call(pynvml.nvmlEventSetCreate)
+        self._wait = find_function("nvmlEventSetWait_v2")
         self._uuids: dict[int | None, str] = {}
 
     def register(self, uuid: str, handle: Handle) -> None:
@@ -30,10 +31,9 @@ class XidEvents:
         events: list[tuple[str, int]] = []
         if not self._uuids:
             return events
+        event = pynvml.c_nvmlEventData_t()
         for _ in range(MAX_AT_ONCE):
-            try:
-                event = pynvml.nvmlEventSetWait(self._set, 0)
-            except pynvml.NVMLError:  # a time-out: there is none
+            if self._wait(self._set, byref(event), 0):  # a time-out: there is none
                 break
             uuid = self._uuids.get(cast(event.device, c_void_p).value)
             if uuid is not None and event.eventType == pynvml.nvmlEventTypeXidCriticalError:
