@@ -51,6 +51,9 @@ FUNCTIONS: Final = {
     f"{_COMMANDS}.platform.upgrade": ("upgrade",),
     f"{_COMMANDS}.report": ("report",),
     f"{_COMMANDS}.tasks.archives": ("export", "import_command"),
+    f"{_COMMANDS}.tasks.commands": ("commands",),
+    f"{_COMMANDS}.tasks.comparison": ("compare", "leaderboard"),
+    f"{_COMMANDS}.tasks.datasets": ("dataset",),
     f"{_COMMANDS}.tasks.logs": ("logs",),
     f"{_COMMANDS}.tasks.new": ("new",),
     f"{_COMMANDS}.tasks.presets": ("preset",),
@@ -63,7 +66,7 @@ FUNCTIONS: Final = {
 
 # What other tools of this trade call it.
 OTHER_NAMES: Final = {
-    "compare": "show", "create": "new", "init": "new", "jobs": "tasks", "list": "tasks",
+    "best": "leaderboard", "create": "new", "init": "new", "jobs": "tasks", "list": "tasks",
     "ls": "tasks", "nvidia-smi": "gpus", "ps": "experiments", "queue": "reservations",
     "sbatch": "submit", "scancel": "cancel", "sinfo": "nodes", "squeue": "reservations",
     "srun": "exec", "start": "up", "stat": "nodes", "status": "nodes", "stop": "cancel",
@@ -78,8 +81,8 @@ GROUPS: Final = {
     ),
     "Tune": (
         *("new", "validate", "run", "submit", "watch", "tasks", "experiments", "show", "logs"),
-        *("pause", "resume", "cancel", "rerun", "clone", "delete", "preset", "export", "import"),
-        *("bench",),
+        *("pause", "resume", "cancel", "rerun", "clone", "delete", "preset", "dataset", "export"),
+        *("import", "leaderboard", "compare", "bench", "commands"),
     ),
     "Use GPUs": ("reserve", "exec", "renew", "release", "reservations", "power"),
     "See what there is": ("gpus", "nodes", "top", "map", "pods", "cluster", "devices", "monitor"),

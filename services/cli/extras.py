@@ -7,7 +7,8 @@ from typing import Final
 from schemas.errors import ErrorCode
 from services.cli.failures import CommandFailed
 
-# The extra that brings a module. Where several bring it, the smallest.
+# The extra that brings a module. Where several bring it, the smallest;
+# of cryptography that of the commands which make keys and certificates.
 EXTRA_OF_MODULE: Final = {
     "asyncpg": "agent",
     "cryptography": "server",

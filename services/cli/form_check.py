@@ -1,6 +1,7 @@
 """A task file checked without a platform: its form, and the flags of engines that we know."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -12,10 +13,11 @@ from schemas.task.task_file import TaskFile
 from shared.benchmarks.verdicts.constraints import parse_constraints
 from shared.engines.allow_list import AllowList, fitting
 from shared.engines.table import ALLOW_LISTS, PROFILES
-from shared.errors import Mistakes, RefusedError, together
+from shared.errors import Mistakes, RefusedError, rename_paths, together
 from shared.gpu.sizing import degree_named
 from shared.near_words import nearest
 from shared.task_files.configurations import check_configurations
+from shared.task_files.engines import check_engines, engine_files
 from shared.task_files.form import form_of
 
 ENGINES: Final = tuple(PROFILES)  # what every platform knows; an operator may have others
@@ -45,22 +47,36 @@ def check_form(document: bytes) -> FormCheck:
     mistakes = Mistakes()
     with mistakes.collect():
         parse_constraints(task.optimization.constraints)
+    with mistakes.collect():
+        check_engines(task)
+    unknown: list[str] = []
+    for source in engine_files(task):
+        engine_mistakes = Mistakes()
+        unknown += _check_engine(source.file, engine_mistakes)
+        with mistakes.collect(), rename_paths(partial(source.find_path, task)):
+            engine_mistakes.refuse()
+    mistakes.refuse()
+    return FormCheck(task=task, unknown=tuple(dict.fromkeys(unknown)))
+
+
+def _check_engine(task: TaskFile, mistakes: Mistakes) -> Iterator[str]:
+    """Yield what only a platform knows of a task with one engine; collect its mistakes."""
     if task.configurations is not None:
         with mistakes.collect():
             check_configurations(task.configurations, task.parameters)
     engine = task.base_runtime
     with mistakes.collect():
         _refuse_misspelt(engine, ENGINES, "$.base_runtime", "is no engine that is known here")
-    unknown = [] if engine in ENGINES else [f"engine {engine}"]
+    if engine not in ENGINES:
+        yield f"engine {engine}"
     listed = next(
         (allow_list for allow_list in ALLOW_LISTS.values() if allow_list.engine == engine), None
     )
     for flag in _flags(task) if listed is not None else ():
         with mistakes.collect():
             if listed is not None and not _is_checked(listed, flag):
-                unknown.append(f"flag {flag.name}")
-    mistakes.refuse()
-    return FormCheck(task=task, unknown=tuple(dict.fromkeys(unknown)))
+                yield f"flag {flag.name}"
+    yield from (f"variable {name}" for name in task.env)
 
 
 def _flags(task: TaskFile) -> Iterator[_Flag]:

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from shared.engines.openai_api import OPENAI
 from shared.engines.table import PROFILES
 from shared.gpu.model_memory import model_name
 
@@ -48,6 +49,47 @@ benchmark:
   max_time_per_iteration: {minutes}         # minutes for each load
   max_requests_per_iteration: {requests}    # requests for each load, at most
 """
+
+
+ENDPOINT_TEMPLATE: Final = """\
+# A task: measure a server that runs already, as it is.
+#   gpusteward validate FILE   what it would become, and what is missing
+#   gpusteward run FILE        run it to its end
+# Every field: docs/reference/task-file.md
+task_name: {name}
+model:
+  id_or_path: {model}  # the name by which the server lists it at /v1/models
+base_runtime: {engine}  # the server's engine, such as vllm; openai: any that speaks OpenAI's API
+endpoint:
+  url: {url}  # or a list of servers to compare
+  # api_key: SERVER_KEY          # a secret of the namespace, named under `secrets` too
+  max_concurrency: 32            # no load has more requests in flight
+  # max_requests_per_second: 10  # no load sends more; needs arrivals at a rate
+  # node: gpu-01                 # where it runs, so that its GPUs are watched meanwhile
+  # gpu_indices: [0, 1]          # which of them; or `pod`, or `container`
+# secrets: [SERVER_KEY]
+
+optimization:
+  objective: maximize_throughput  # or minimize_latency, minimize_ttft, minimize_tpot, ...
+  timeout_per_iteration: 1800     # seconds for one server
+
+benchmark:
+  traffic_scenarios: ["D(512,128)"]  # D(tokens in, tokens out); N(mean,spread)/(mean,spread)
+  num_concurrency: [1, 8, 32]        # loads: requests at once
+  max_time_per_iteration: 5          # minutes for each load
+  max_requests_per_iteration: 200    # requests for each load, at most
+"""
+
+
+def endpoint_template(url: str, engine: str | None, model: str | None, name: str | None) -> str:
+    """Return a task file as YAML that measures the server at `url`."""
+    served_model = model or "served-model"
+    return ENDPOINT_TEMPLATE.format(
+        engine=engine or OPENAI,
+        name=_quote(name or name_for("measured", served_model)),
+        model=_quote(served_model),
+        url=_quote(url),
+    )
 
 
 def task_template(engine: str, model: str | None, mode: str | None, name: str | None) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import click
 
 from schemas.errors import ErrorCode
 from schemas.task.benchmark import MAX_ERROR_RATE, BenchmarkTool
+from schemas.task.modality import MAX_BATCH
 from schemas.task.turns import MAX_TURNS
 from services.cli import interruption
 from services.cli.display.output import print_json, wide_option
@@ -23,7 +25,7 @@ API_KEY_VARIABLE = "GPUSTEWARD_BENCH_API_KEY"
 
 
 class _Bench(click.Group):
-    """`bench URL` is `bench run URL`, since nothing else follows the word but `install`."""
+    """`bench URL` is `bench run URL`, since nothing else follows the word but names of commands."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, *ctx.help_option_names}:
@@ -31,7 +33,9 @@ class _Bench(click.Group):
         return super().parse_args(ctx, args)
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write_usage(ctx.command_path, "URL [OPTIONS] | install [OPTIONS]")
+        formatter.write_usage(
+            ctx.command_path, "URL [OPTIONS] | install [OPTIONS] | record-trace [OPTIONS] LOG"
+        )
 
 
 @click.group(cls=_Bench)
@@ -58,7 +62,16 @@ def bench() -> None:
     default=("D(100,100)",),
     show_default=True,
     metavar="TEXT",
-    help="Traffic, as in D(in,out) or N(mean,stddev)/(mean,stddev); several are measured in turn.",
+    help="Traffic, as in D(in,out) or N(mean,stddev)/(mean,stddev), E(in) of embeddings,"
+    " R(document,query) of rerank, I(width,height,images); several are measured in turn.",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1, MAX_BATCH),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Inputs of a request of E, documents of one of R.",
 )
 @click.option(
     "--concurrency",
@@ -76,6 +89,17 @@ def bench() -> None:
     metavar="TEXT",
     help="Load instead of --concurrency: closed(N), or poisson(RATE), constant(RATE),"
     " burst(RATE,SIZE) in requests per second; not with genai-bench.",
+)
+@click.option(
+    "--dataset",
+    metavar="FILE",
+    help="File, or URL, of prompts in place of made ones; as they are in the scenario 'dataset'.",
+)
+@click.option(
+    "--trace",
+    metavar="FILE",
+    help="File, or URL, of a recorded load for the scenario 'trace', or arrivals 'trace' or"
+    " 'trace(SPEED)'; not with genai-bench.",
 )
 @click.option(
     "--prefix-share",
@@ -139,7 +163,7 @@ def bench() -> None:
     type=click.Choice([tool.value for tool in BenchmarkTool]),
     default=BenchmarkTool.AUTO.value,
     show_default=True,
-    help="Load generator; auto takes genai-bench where it is installed.",
+    help="Load generator; auto takes genai-bench where it is installed and can.",
 )
 @click.option(
     "--param",
@@ -178,8 +202,11 @@ def run(
     model: str | None,
     tokenizer: str | None,
     scenarios: tuple[str, ...],
+    batch_size: int,
     concurrencies: tuple[int, ...],
     arrivals: tuple[str, ...],
+    dataset: str | None,
+    trace: str | None,
     prefix_share: float,
     turns: int,
     think_seconds: float,
@@ -203,8 +230,11 @@ def run(
         "model_name": model,
         "model_tokenizer": tokenizer,
         "traffic_scenarios": scenarios,
+        "batch_size": batch_size,
         "num_concurrency": concurrencies,
         "arrivals": arrivals,
+        **({"dataset": _source(dataset)} if dataset is not None else {}),
+        **({"trace": _source(trace)} if trace is not None else {}),
         "prefix_share": prefix_share,
         "turns": turns,
         "think_seconds": think_seconds,
@@ -227,15 +257,19 @@ def run(
 
 
 @bench.command()
-@click.argument("tool", type=click.Choice(["genai-bench", "aiperf"]), default="genai-bench")
+@click.argument(
+    "tool", type=click.Choice(["genai-bench", "aiperf", "aiconfigurator"]), default="genai-bench"
+)
 @click.option("--again", "reinstall", is_flag=True, help="Reinstall.")
 @data_dir_option
 def install(tool: str, reinstall: bool, data_dir: Path | None) -> None:
     """Install TOOL into an environment of its own, inside the data directory.
 
     Every platform on that data directory has it; `auto` prefers genai-bench, the default, from then
-    on, and takes aiperf never.
+    on, and takes aiperf never. aiconfigurator measures nothing: it predicts, for the prior of a
+    search.
     """
+    from shared.benchmarks.aiconfigurator.installation import AICONFIGURATOR
     from shared.benchmarks.aiperf.installation import AIPERF
     from shared.benchmarks.genai_bench.installation import GENAI_BENCH
     from shared.benchmarks.tools import install as tool_install
@@ -244,12 +278,44 @@ def install(tool: str, reinstall: bool, data_dir: Path | None) -> None:
     tools = data_dir.resolve() / "tools" if data_dir is not None else tools_directory()
     try:
         with interruption.keyboard_interrupts():
-            chosen_tool = {candidate.name: candidate for candidate in (GENAI_BENCH, AIPERF)}[tool]
+            chosen_tool = {
+                candidate.name: candidate for candidate in (GENAI_BENCH, AIPERF, AICONFIGURATOR)
+            }[tool]
             tool_install.install(
                 chosen_tool, tools, lambda line: click.echo(line, err=True), reinstall=reinstall
             )
     except tool_install.InstallationFailed as error:
         raise CommandFailed(ErrorCode.UNAVAILABLE, str(error)) from error
+
+
+@bench.command("record-trace")
+@click.argument("log", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--engine", metavar="NAME", help="Whose log it is; default: the one that it looks like."
+)
+@click.option(
+    "--block-tokens",
+    type=click.IntRange(1, 65_536),
+    default=512,
+    show_default=True,
+    metavar="N",
+    help="Tokens of a block of hash_ids; as benchmark.trace.block_tokens then.",
+)
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the trace here; default: to the terminal.",
+)
+def record_trace(log: Path, engine: str | None, block_tokens: int, output: Path | None) -> None:
+    """Make a trace of an engine's LOG of requests: times, lengths, shared beginnings, no text.
+
+    vLLM writes such a log with --enable-log-requests, --enable-log-outputs and
+    VLLM_LOGGING_LEVEL=DEBUG, SGLang with --log-requests; it may be gzip.
+    """
+    from services.cli.trace_recording import record_log
+
+    record_log(log, engine, block_tokens, output)
 
 
 async def _measure(
@@ -261,14 +327,19 @@ async def _measure(
     from services.cli.display.bench_results import show_progress
     from shared.benchmarks.tools.adapter import ModelNotServed, ServerUnreachable
     from shared.client.aio_benchmarks import run_benchmark_job
+    from shared.datasets.hosts import HOSTS_SETTING, PRIVATE_HOSTS_SETTING, AllowedHosts
 
+    names = (HOSTS_SETTING, PRIVATE_HOSTS_SETTING)
+    hosts = AllowedHosts.of(*(os.environ.get(name, "") for name in names))
     task = asyncio.current_task()
     if task is not None:
         # So that the tool and its files go with us; an interrupt does the same by itself.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         with show_progress(sys.stderr) as show:
-            return await run_benchmark_job(url, document, gpus, on_progress=show, **options)
+            return await run_benchmark_job(
+                url, document, gpus, on_progress=show, hosts=hosts, **options
+            )
     except ModelNotServed as error:
         raise CommandFailed(ErrorCode.BAD_REQUEST, f"{error}; name one with --model") from error
     except ServerUnreachable as error:
@@ -282,6 +353,10 @@ def _url(text: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise CommandFailed(ErrorCode.BAD_REQUEST, f"expected a URL of a server, got {text!r}")
     return url
+
+
+def _source(place: str) -> dict[str, str]:
+    return {"url" if place.startswith(("http://", "https://")) else "path": place}
 
 
 def _parameter(text: str) -> tuple[str, Any]:

@@ -10,19 +10,27 @@ import msgspec
 
 from schemas.task.benchmark import (
     BenchmarkResult,
-    Bound,
-    CacheReset,
     Distribution,
     LevelMark,
     LevelResult,
 )
+from schemas.task.level_bound import Bound
+from schemas.task.modality import Modality
+from schemas.task.prefix_cache import CacheReset
 from schemas.telemetry.monitoring import GpuStats
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_table
 from services.cli.display.task_results import gpu_cells
-from shared.benchmarks.levels.level_text import failed_levels_text, load_text, percent_text
-from shared.benchmarks.metrics import has_failed
+from shared.benchmarks.experiment_metrics import has_failed
+from shared.benchmarks.levels.level_text import (
+    failed_levels_text,
+    load_text,
+    percent_text,
+    request_text,
+)
 from shared.benchmarks.tools.adapter import LoadPhase, Progress, ProgressCallback
+from shared.datasets.texts import dataset_text
+from shared.traces.texts import trace_text
 
 CLEAR_LINE: Final = "\r\x1b[K"
 _MARK_TEXTS: Final = {
@@ -33,6 +41,9 @@ _MARK_TEXTS: Final = {
     LevelMark.CACHE_HITS: "set aside, it was served from the prefix cache",
     LevelMark.CLIENT_LIMITED: "the load generator itself may have made over 5 % of the latency",
     LevelMark.SENT_LATE: "requests were sent late",
+    LevelMark.ANSWER_PIECES: "answers came several tokens a piece, of which this tool makes too"
+    " small a time per token",
+    LevelMark.PREFIX_SHARE: "its prompts shared over 3 points more or less than the trace's",
 }
 _RESET_TEXTS: Final = {
     CacheReset.VERIFIED: "prefix cache: emptied before each level, and found empty",
@@ -49,6 +60,9 @@ _BOUND_TEXTS: Final = {
     Bound.POWER: "power",
     Bound.THERMAL: "heat",
 }
+
+
+_ITEM_HEADINGS: Final = {f"{modality.traits.items}/s" for modality in Modality}
 
 
 @contextmanager
@@ -115,57 +129,65 @@ def print_result(document: Mapping[str, Any], *, gpus: int) -> None:
 def level_table(result: BenchmarkResult, *, gpus: int = 0) -> Table:
     """A row for each scenario at each concurrency; latencies are means, p99 where it is said.
 
-    Throughput is also shown per GPU, if there are `gpus`.
+    Throughput is also shown per GPU, if there are `gpus`. What no level has is left out, as of
+    answers that come whole times and rates of their tokens.
     """
-    headings = [
-        *("scenario", "at once", "requests", "errors", "load", "seconds", "ttft ms"),
-        *("ttft p99 ms", "tpot ms", "e2e s", "e2e p99 s", "requests/s", "output tok/s"),
-        *(["output per GPU"] if gpus else []),
-        "total tok/s",
-        *(["total per GPU"] if gpus else []),
-        *(["bound"] if any(level.bound for level in result.levels) else []),
-    ]
-    numeric = frozenset(headings) - {"scenario", "load", "bound"}
-    title = f"measured by {result.tool.value} {result.tool_version}"
     max_error_rate = result.metrics.max_error_rate or 0.0
+    cells = [_cells(level, has_failed(level, max_error_rate), gpus) for level in result.levels]
+    optional = {"bound"} if not any(level.bound for level in result.levels) else set()
+    if not all(level.modality.has_tokens for level in result.levels):
+        optional |= {"ttft ms", "ttft p99 ms", "tpot ms", "output tok/s", "output per GPU"}
+    headings = [heading for heading in (cells[0] if cells else ()) if heading not in optional]
+    items = [heading for heading in headings if heading in _ITEM_HEADINGS]
     return Table(
         headings,
-        [
-            _row(level, has_failed(level, max_error_rate), gpus)[: len(headings)]
-            for level in result.levels
-        ],
-        title=title,
-        numeric=numeric,
-        important=(
-            *("at once", "load", "requests", "ttft ms", "tpot ms", "e2e s", "output tok/s"),
-            *(["bound"] if "bound" in headings else []),
-            *("output per GPU", "errors", "e2e p99 s", "ttft p99 ms", "requests/s", "total tok/s"),
+        [[row[heading] for heading in headings] for row in cells],
+        title=f"measured by {result.tool.value} {result.tool_version}",
+        numeric=frozenset(headings) - {"scenario", "load", "bound"},
+        important=tuple(
+            heading
+            for heading in (
+                *("at once", "load", "requests", "ttft ms", "tpot ms", "e2e s", *items),
+                *("output tok/s", "bound", "output per GPU", "errors", "e2e p99 s"),
+                *("ttft p99 ms", "requests/s", "total tok/s"),
+            )
+            if heading in headings
         ),
     )
 
 
-def _row(level: LevelResult, failed: bool, gpus: int) -> list[str]:
-    stats = level.stats
-    rates = (
-        level.mean_output_throughput_tokens_per_s,
-        level.mean_total_tokens_throughput_tokens_per_s,
-    )
-    return [
-        level.scenario,
-        level.arrivals or str(level.num_concurrency),
-        f"{level.num_completed_requests}/{level.num_requests}",
-        f"{level.error_rate:.1%}",
-        "failed" if failed else "served",
-        number(level.run_duration, 1),
-        number(_scale(stats.ttft, "mean", 1000), 1),
-        number(_scale(stats.ttft, "p99", 1000), 1),
-        number(_scale(stats.tpot, "mean", 1000), 2),
-        number(_scale(stats.e2e_latency, "mean"), 3),
-        number(_scale(stats.e2e_latency, "p99"), 3),
-        number(level.requests_per_second, 2),
-        *(number(part, 1) for rate in rates for part in ([rate, rate / gpus] if gpus else [rate])),
-        _BOUND_TEXTS[level.bound.bound] if level.bound is not None else UNKNOWN,
-    ]
+def _cells(level: LevelResult, failed: bool, gpus: int) -> dict[str, str]:
+    stats, items = level.stats, level.modality.traits.items
+    output_rate = level.mean_output_throughput_tokens_per_s
+    total_rate = level.mean_total_tokens_throughput_tokens_per_s
+    total = "input" if items else "total"
+    rates = {
+        **({f"{items}/s": level.items_per_second} if items else {}),
+        "output tok/s": output_rate,
+        **({"output per GPU": _divide(output_rate, gpus)} if gpus else {}),
+        f"{total} tok/s": total_rate,
+        **({f"{total} per GPU": _divide(total_rate, gpus)} if gpus else {}),
+    }
+    return {
+        "scenario": level.scenario,
+        "at once": level.arrivals or str(level.num_concurrency),
+        "requests": f"{level.num_completed_requests}/{level.num_requests}",
+        "errors": f"{level.error_rate:.1%}",
+        "load": "failed" if failed else "served",
+        "seconds": number(level.run_duration, 1),
+        "ttft ms": number(_scale(stats.ttft, "mean", 1000), 1),
+        "ttft p99 ms": number(_scale(stats.ttft, "p99", 1000), 1),
+        "tpot ms": number(_scale(stats.tpot, "mean", 1000), 2),
+        "e2e s": number(_scale(stats.e2e_latency, "mean"), 3),
+        "e2e p99 s": number(_scale(stats.e2e_latency, "p99"), 3),
+        "requests/s": number(level.requests_per_second, 2),
+        **{heading: number(rate, 1) for heading, rate in rates.items()},
+        "bound": _BOUND_TEXTS[level.bound.bound] if level.bound is not None else UNKNOWN,
+    }
+
+
+def _divide(rate: float | None, gpus: int) -> float | None:
+    return None if rate is None else rate / gpus
 
 
 def _scale(spread: Distribution | None, name: str, factor: float = 1.0) -> float | None:
@@ -191,37 +213,47 @@ def turn_table(level: LevelResult) -> Table:
     return Table(headings, rows, title=title, numeric=frozenset(headings))
 
 
+def _level_remarks(level: LevelResult) -> Iterator[str]:
+    if level.error_codes_frequency:
+        codes = ", ".join(
+            f"{count} x {code}" for code, count in level.error_codes_frequency.items()
+        )
+        yield f"failed with {codes}"
+    yield from (_MARK_TEXTS[mark] for mark in level.marks)
+    use = level.prefix_cache
+    if use is not None and use.trace_share is not None:
+        shares = (round(share or 0.0, 3) for share in (use.asked_share, use.trace_share))
+        sent, of_trace = map(percent_text, shares)
+        yield f"its prompts shared {sent}, {of_trace} in the trace"
+    if use is not None and use.hit_tokens and level.set_aside is None:
+        share = percent_text(round(use.hit_share or 0.0, 2))
+        asked_share = use.asked_share
+        beside = (
+            f", {percent_text(round(asked_share, 2))} had been sent before" if asked_share else ""
+        )
+        yield f"{share} of its prompt tokens from the prefix cache{beside}"
+    if level.bound is not None:
+        yield f"bound by {_BOUND_TEXTS[level.bound.bound]}: {level.bound.evidence}"
+
+
 def remarks(result: BenchmarkResult) -> list[str]:
     """Return what a reader has to know about the figures."""
     lines = []
     if result.simulated:
         lines.append("the engine is simulated: these latencies and rates are made up")
+    if result.over_tls:
+        lines.append("measured over TLS: its cost is in the figures")
+    if result.dataset is not None:
+        lines.append(dataset_text(result.dataset))
+    if result.trace is not None:
+        lines.append(trace_text(result.trace))
+    lines += dict.fromkeys(filter(None, map(request_text, result.levels)))
     if any(level.tokens_estimated for level in result.levels):
-        lines.append("the server told no token counts: those are estimates")
+        lines.append("token counts are estimates: the server told none, or the tool read none")
     resets = {level.prefix_cache and level.prefix_cache.reset for level in result.levels}
     lines += [text for reset, text in _RESET_TEXTS.items() if reset in resets]
     for level in result.levels:
-        if level.error_codes_frequency:
-            codes = ", ".join(
-                f"{count} x {code}" for code, count in level.error_codes_frequency.items()
-            )
-            lines.append(f"{load_text(level)}: failed with {codes}")
-        lines += [f"{load_text(level)}: {_MARK_TEXTS[mark]}" for mark in level.marks]
-        use = level.prefix_cache
-        if use is not None and use.hit_tokens and level.set_aside is None:
-            share = percent_text(round(use.hit_share or 0.0, 2))
-            asked_share = use.asked_share
-            beside = (
-                f", {percent_text(round(asked_share, 2))} had been sent before"
-                if asked_share
-                else ""
-            )
-            lines.append(
-                f"{load_text(level)}: {share} of its prompt tokens from the prefix cache{beside}"
-            )
-        if level.bound is not None:
-            what = _BOUND_TEXTS[level.bound.bound]
-            lines.append(f"{load_text(level)}: bound by {what}: {level.bound.evidence}")
+        lines += [f"{load_text(level)}: {text}" for text in _level_remarks(level)]
     if failed := result.metrics.failed_levels:
         limit = percent_text(result.metrics.max_error_rate or 0.0)
         lines.append(

@@ -79,7 +79,7 @@ class TaskProgress:
 
     def status_of(self, experiment: ExperimentView) -> str:
         """State with queue position while it waits, phase while it runs."""
-        if experiment.state is ExperimentState.WAITING:
+        if experiment.state in {ExperimentState.PENDING, ExperimentState.WAITING}:
             position = self.positions.get(experiment.experiment_id)
             return f"waiting, position {position}" if position else "waiting"
         phase = self.phase_of(experiment)

@@ -14,13 +14,20 @@ from schemas.task.stop_words import STOPPED
 from schemas.task.trust import RunRole, TrustVerdict
 from schemas.telemetry.monitoring import GpuStats
 from services.cli.display.columns import UNKNOWN, Table
+from services.cli.display.measures import measure_headings, metric_cells
 from services.cli.display.output import number, print_table, settings_text, span
 from services.cli.display.tables import attempts_text, short, why_waiting
 from shared.benchmarks.levels.bracket import bracket_text, odd_about
 from shared.benchmarks.levels.level_text import failed_levels_text, percent_text
 from shared.benchmarks.quality.agreement import quality_text
 from shared.benchmarks.verdicts.constraints import excess_of, missed_text
-from shared.benchmarks.verdicts.ranking import MEASURES, Ranking, order_by_trust, rank
+from shared.benchmarks.verdicts.ranking import (
+    MEASURES,
+    Ranking,
+    compute_error_percent,
+    order_by_trust,
+    rank,
+)
 from shared.benchmarks.verdicts.scored_experiments import score_experiments
 from shared.benchmarks.verdicts.trust import trust_lines, trust_text
 
@@ -105,6 +112,7 @@ def result_table(
     ranks = _ranks(ranking)
     means = _mean_scores(trust)
     mean_heading = ["mean of runs"] if means else []
+    measures = measure_headings(experiments)
     searched = ["max load"] if objective is not None and objective.traits.needs_load_search else []
     rows = [
         [
@@ -114,16 +122,14 @@ def result_table(
             settings_text(experiment.parameters, names),
             *[means.get(experiment.ordinal, UNKNOWN) for _ in mean_heading],
             *[_bracket(experiment.metrics) for _ in searched],
-            *metric_cells(experiment.metrics),
+            *(metric_cells(experiment.metrics)[heading] for heading in measures),
             attempts_text(experiment),
             short(experiment.experiment_id),
         ]
         for experiment in _order_by_rank(experiments, ranking)
     ]
     headings = [
-        *("rank", "#", "state", "parameters", *mean_heading, *searched, "levels", "ttft ms"),
-        *("tpot ms", "e2e s"),
-        *("e2e p99 s", "output tok/s", "per GPU", "max total tok/s", "max per GPU", "requests"),
+        *("rank", "#", "state", "parameters", *mean_heading, *searched, *measures),
         *("attempts", "id"),
     ]
     numeric = frozenset(headings) - {"state", "parameters", "attempts", "id"}
@@ -135,12 +141,14 @@ def result_table(
         numeric=numeric,
         important=tuple(
             dict.fromkeys(
-                (
+                heading
+                for heading in (
                     *("rank", "#", *mean_heading, *searched, *_MEASURED_IN.get(objective, ())),
-                    *("parameters", "state", "levels", "ttft ms", "tpot ms", "e2e s"),
+                    *("parameters", "state", "levels", "ttft ms", "tpot ms", "e2e s", "items/s"),
                     *("output tok/s", "per GPU", "max total tok/s", "max per GPU", "requests"),
                     *("e2e p99 s", "attempts", "id"),
                 )
+                if heading in headings
             )
         ),
         shortened=frozenset({"parameters"}),
@@ -169,27 +177,6 @@ def boundary_lines(experiments: Sequence[ExperimentView], objective: Objective |
         for experiment in rank_experiments(experiments, objective)
         if experiment.metrics is not None and experiment.metrics.boundary is not None
         for odd in odd_about(experiment.metrics.boundary)
-    ]
-
-
-def metric_cells(metrics: BenchmarkMetrics | None) -> list[str]:
-    """Served levels of all, then what was measured in them; latencies to the first and per token
-    in milliseconds.
-    """
-    if metrics is None:
-        return [UNKNOWN] * 10
-    levels = metrics.total_levels
-    return [
-        f"{levels - len(metrics.failed_levels)}/{levels}" if levels else UNKNOWN,
-        _milliseconds(metrics.mean_ttft),
-        _milliseconds(metrics.mean_tpot),
-        number(metrics.mean_e2e_latency, 3),
-        number(metrics.p99_e2e_latency, 3),
-        number(metrics.mean_output_throughput, 1),
-        number(metrics.mean_output_throughput_per_gpu, 1),
-        number(metrics.max_total_throughput, 1),
-        number(metrics.max_total_throughput_per_gpu, 1),
-        f"{metrics.total_completed_requests}/{metrics.total_requests}",
     ]
 
 
@@ -304,8 +291,15 @@ def origin_lines(experiment: ExperimentView) -> list[str]:
         for finding in experiment.preflight
     ]
     if experiment.predicted_score is not None:
-        measured = number(experiment.objective_score, 4)
-        lines.append(f"its roofline foresaw {experiment.predicted_score:.4g}, measured: {measured}")
+        predicted, measured = experiment.predicted_score, experiment.objective_score
+        off = (
+            ""
+            if measured is None
+            else f", off by {compute_error_percent(predicted, measured):.0f} %"
+        )
+        lines.append(f"its prior predicted {predicted:.4g}, measured: {number(measured, 4)}{off}")
+    if experiment.run.engine_use:
+        lines.append(f"engine: {experiment.run.engine_use}")
     if experiment.imported_at is not None:
         lines.append(f"imported {experiment.imported_at:%Y-%m-%d %H:%M} UTC: measured elsewhere")
     return lines
@@ -383,7 +377,3 @@ def ending_lines(task: TaskView) -> Iterator[str]:
     if task.trust is not None:
         yield trust_text(task.trust)
         yield from trust_lines(task.trust)
-
-
-def _milliseconds(seconds: float | None) -> str:
-    return number(seconds * 1000 if seconds is not None else None, 1)

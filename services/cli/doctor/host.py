@@ -13,6 +13,7 @@ import psutil
 
 from services.cli.doctor.check import CheckResult, Probe, error, not_applicable, ok, warn
 from services.cli.doctor.host_facts import HostFacts
+from shared.benchmarks.verdicts.run_settings import POWERSAVE
 
 GIBIBYTE: Final = 1 << 30
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # only its size is read
@@ -135,6 +136,20 @@ def clock(_: HostFacts) -> CheckResult:
     return ok("synchronised")
 
 
+def cpu_governor(facts: HostFacts) -> CheckResult:
+    directory = facts.path("/sys/devices/system/cpu")
+    places = sorted(directory.glob("cpu[0-9]*/cpufreq/scaling_governor"))
+    governors = sorted({place.read_text(encoding="utf-8").strip() for place in places})
+    if not governors:
+        return not_applicable("the kernel names no governor, as in most virtual machines")
+    if POWERSAVE in governors:
+        return warn(
+            f"{', '.join(governors)}: times to the first token may be longer than the engine's",
+            "`sudo cpupower frequency-set -g performance`",
+        )
+    return ok(", ".join(governors))
+
+
 PROBES: Final = (
     Probe(
         name="system",
@@ -160,6 +175,11 @@ PROBES: Final = (
         name="open-files",
         why="every connection and log of platform and benchmark is one",
         inspect=open_files,
+    ),
+    Probe(
+        name="CPU governor",
+        why="processors that save power lengthen the times of engines and load tools",
+        inspect=cpu_governor,
     ),
     Probe(
         name="clock",

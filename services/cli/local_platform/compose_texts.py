@@ -20,6 +20,8 @@ STEWARD_NODE_ID={node_id}
 STEWARD_DOCKER_SOCKET={docker_socket}
 STEWARD_DOCKER_GID={docker_gid}
 STEWARD_MODELS=/srv/models
+# Hosts from which its tasks may take datasets and traces, with commas between them.
+STEWARD_DATASET_HOSTS=
 """
 PLATFORM_ENV: Final = """\
 STEWARD_NATS_IMAGE=nats:2.12-alpine

@@ -6,7 +6,14 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from services.cli.local_platform.compose import TEMPLATES
-from shared.paths import give_to_owner_above, make_directory, write_atomically
+from shared.paths import (
+    PACKED_LOCKS,
+    SOURCE_ROOT,
+    give_to_owner_above,
+    make_directory,
+    read_lock,
+    write_atomically,
+)
 
 CONTAINERFILE: Final = "Containerfile"
 DOCKERFILE: Final = "Dockerfile"  # what `docker build` looks for
@@ -20,7 +27,7 @@ _MODE: Final = 0o100644 << 16
 
 def is_installed_from_wheel() -> bool:
     """Return whether this is no checkout, whose files are not those of a wheel."""
-    return all((TEMPLATES / name).is_file() for name in LOCKS)
+    return PACKED_LOCKS.is_file()
 
 
 def write_image_directory(directory: Path) -> None:
@@ -31,8 +38,10 @@ def write_image_directory(directory: Path) -> None:
     for path in (directory, directory / "dist"):
         make_directory(path, 0o700)
         give_to_owner_above(path)
-    for name, source in {DOCKERFILE: CONTAINERFILE, **{lock: lock for lock in LOCKS}}.items():
-        write_atomically(directory / name, (TEMPLATES / source).read_bytes())
+    files = {DOCKERFILE: (TEMPLATES / CONTAINERFILE).read_bytes()}
+    files |= {name: read_lock(SOURCE_ROOT / name) for name in LOCKS}
+    for name, content in files.items():
+        write_atomically(directory / name, content)
         give_to_owner_above(directory / name)
     for old in (directory / "dist").glob("*.whl"):
         old.unlink()

@@ -27,6 +27,7 @@ from services.cli.local_platform.options import (
 from services.cli.local_platform.other_users import other_users
 from services.cli.local_platform.status_lines import StatusLines
 from services.cli.options import data_dir_option, insecure_option, nats_addresses
+from shared.optional_imports import import_without
 from shared.paths import DEFAULT_HTTP_PORT, DataDirectory, default_data_dir
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ def up(
     require_extra("server")
     if context is not None:
         require_extra("cluster")
+    import_without("structlog", "rich")  # it is for tracebacks in colour, and 6 MiB
     from shared.local_platform.platform import PlatformOptions
 
     data_dir = data_dir or default_data_dir()
@@ -259,6 +261,7 @@ def agent(
 ) -> None:
     """Join this machine's GPUs to a platform that runs elsewhere, until Ctrl-C."""
     require_extra("agent")
+    import_without("structlog", "rich")
     from services.cli.local_platform.bus_check import wait_for_bus
     from shared.local_platform.platform import AGENT_SERVICES, PlatformOptions
 

@@ -240,7 +240,7 @@ def _show_form(document: bytes, why_alone: str, *, as_json: bool) -> None:
         return
     spec = form.task.optimization
     click.echo(
-        f"{form.task.base_runtime}, {spec.strategy.value}, {spec.objective.value}:"
+        f"{', '.join(form.task.engine_names)}, {spec.strategy.value}, {spec.objective.value}:"
         " the file has no mistake that shows without a platform"
     )
     click.echo(f"no platform was asked ({why_alone}), so this is not known: {', '.join(unknown)}")
