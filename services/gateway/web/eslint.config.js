@@ -1,5 +1,6 @@
 import { createNodeResolver, importX } from "eslint-plugin-import-x";
 import a11y from "eslint-plugin-jsx-a11y";
+import lingui from "eslint-plugin-lingui";
 import hooks from "eslint-plugin-react-hooks";
 import { defineConfig } from "eslint/config";
 import tseslint from "typescript-eslint";
@@ -21,9 +22,38 @@ const NAMES = {
   message: "A variable is named by a noun that says what it holds.",
 };
 
+const PLURALS = {
+  selector: "ImportSpecifier[imported.name=/^(plural|Plural|selectOrdinal|SelectOrdinal)$/]",
+  message: "src/lib/language.ts reads text and {places} alone: choose between two messages.",
+};
+
 const QUESTIONS = {
   selector: "Property[key.name=/^(queryKey|queryFn|mutationFn)$/]",
   message: "A question to the gateway lies in a folder api/, with its key.",
+};
+
+/** What a person reads is a message (t`...`, <Trans>): a word alone in small letters may be a name, a sentence is not. */
+const UNTRANSLATED = {
+  useTsTypes: true,
+  ignore: [
+    "^[^A-Za-z]*$",
+    "^\\S*$",
+    "^GPU Steward$",
+    "\\dpx|px ",
+    "^M\\d",
+    "^[<0-9. ]+s$",
+    "sans-serif|system-ui|monospace",
+    // Commands, keys and the columns of a CSV are for programs.
+    "^(export|gpusteward|journalctl|systemctl|#) ",
+    "^mod \\+ K$",
+    "^out of service$",
+    "≤|^SLO |, n=|\\((m?s)\\)$",
+    "^ttft:",
+  ],
+  ignoreNames: [
+    { regex: { pattern: "^(columns|className|style|.*Class|d|font|transform|gridTemplate.*)$" } },
+  ],
+  ignoreFunctions: ["console.*", "*.matchMedia", "*.querySelector*", "*.closest", "URL", "Error"],
 };
 
 export default defineConfig(
@@ -63,11 +93,17 @@ export default defineConfig(
       ],
     },
   },
-  { files: SOURCES, rules: { "no-restricted-syntax": ["error", NAMES] } },
+  { files: SOURCES, rules: { "no-restricted-syntax": ["error", NAMES, PLURALS] } },
   {
     files: SOURCES,
     ignores: ["src/**/api/*.ts", "src/lib/topics.ts", "**/*.test.{ts,tsx}"],
-    rules: { "no-restricted-syntax": ["error", NAMES, QUESTIONS] },
+    rules: { "no-restricted-syntax": ["error", NAMES, PLURALS, QUESTIONS] },
+  },
+  {
+    files: ["src/**/*.{ts,tsx}"],
+    ignores: ["**/*.test.{ts,tsx}", "src/testing/**", "**/__mocks__/**", "src/**/api/*.ts"],
+    plugins: { lingui },
+    rules: { "lingui/no-unlocalized-strings": ["error", UNTRANSLATED] },
   },
   ...ZONES.map(({ files, closed }) => ({
     files,

@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import type { IconName } from "@/components/icon";
 import { paths } from "@/lib/paths";
 
@@ -8,11 +9,11 @@ export interface NavigationEntry {
 }
 
 export const NAVIGATION: NavigationEntry[] = [
-  { word: "Fleet", icon: "fleet", to: paths.fleet() },
-  { word: "Tasks", icon: "tasks", to: paths.tasks() },
-  { word: "Reservations", icon: "reservations", to: paths.reservations() },
-  { word: "Queue", icon: "queue", to: paths.queue() },
-  { word: "Monitoring", icon: "monitoring", to: paths.monitoring() },
-  { word: "Reports", icon: "reports", to: paths.reports() },
-  { word: "Admin", icon: "admin", to: paths.admin() },
+  { word: t`Fleet`, icon: "fleet", to: paths.fleet() },
+  { word: t`Tasks`, icon: "tasks", to: paths.tasks() },
+  { word: t`Reservations`, icon: "reservations", to: paths.reservations() },
+  { word: t`Queue`, icon: "queue", to: paths.queue() },
+  { word: t`Monitoring`, icon: "monitoring", to: paths.monitoring() },
+  { word: t`Reports`, icon: "reports", to: paths.reports() },
+  { word: t`Admin`, icon: "admin", to: paths.admin() },
 ];

@@ -1,23 +1,40 @@
+import { t } from "@lingui/core/macro";
 import "@mantine/spotlight/styles.css";
 import { useMantineColorScheme } from "@mantine/core";
-import { Spotlight, spotlight, type SpotlightActionData } from "@mantine/spotlight";
+import {
+  Spotlight,
+  createSpotlight,
+  useSpotlight,
+  type SpotlightActionData,
+} from "@mantine/spotlight";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
+import { useState, type KeyboardEvent, type MouseEvent } from "react";
 import { useNavigate } from "react-router";
 import { holderOf } from "@/domain/holder";
 import { experimentsOptions } from "@/lib/api/get-experiments";
 import { gpusOptions } from "@/lib/api/get-gpus";
 import { holdingOptions } from "@/lib/api/get-holding";
-import { useMayChange } from "@/lib/api/get-me";
+import { useIsAdmin, useMayChange } from "@/lib/api/get-me";
 import { nodesOptions } from "@/lib/api/get-nodes";
 import { tasksOptions } from "@/lib/api/get-tasks";
 import { paths } from "@/lib/paths";
 import { useSharedSearch } from "@/lib/url-state";
 import { NAVIGATION } from "./navigation";
+import { rememberAction, withRecentFirst } from "./recent-actions";
 
+const [store, spotlight] = createSpotlight();
 export const openPalette = spotlight.open;
+export const closePalette = spotlight.close;
 
 const NEWEST = { limit: 200 };
+const ACTION_WORDS = { cordon: t`Cordon`, uncordon: t`Uncordon`, drain: t`Drain` };
+
+/** Open the first match where none is selected: matches that came after the last letter are not. */
+function openFirstUnselected(event: KeyboardEvent) {
+  const dialog = event.currentTarget.closest("[role=dialog]");
+  if (dialog?.querySelector("[data-action][data-selected]")) return;
+  dialog?.querySelector<HTMLElement>("[data-action]")?.click();
+}
 
 /** Pages, tasks, experiments, reservations, nodes, GPUs and commands by a few letters. */
 export function Palette() {
@@ -25,7 +42,8 @@ export function Palette() {
   const search = useSharedSearch();
   const { toggleColorScheme } = useMantineColorScheme();
   const [query, setQuery] = useState("");
-  const [isOpen, setOpen] = useState(false);
+  // Asked of the store: its callback is silent for who clicked before this was loaded.
+  const { opened: isOpen } = useSpotlight(store);
 
   const go = (id: string, label: string, description: string, to: string): SpotlightActionData => ({
     id,
@@ -39,35 +57,37 @@ export function Palette() {
   const holding = useQuery({ ...holdingOptions, enabled: isOpen });
   const nodes = useQuery({ ...nodesOptions, enabled: isOpen });
   const mayReserve = useMayChange();
+  const isAdmin = useIsAdmin();
   const names = new Map(tasks.data?.tasks.map((task) => [task.task_id, task.task_name]));
   const actions = [
-    ...NAVIGATION.map((entry) => go(entry.to, entry.word, "Page", entry.to)),
-    go("new-task", "New task", "Command", paths.newTask()),
+    ...NAVIGATION.map((entry) => go(entry.to, entry.word, t`Page`, entry.to)),
+    go("new-task", t`New task`, t`Command`, paths.newTask()),
+    go("measure", t`Measure a running server`, t`Command`, paths.measure()),
     ...(mayReserve
       ? [
           {
             id: "reserve",
-            label: "Reserve GPUs",
-            description: "Command",
+            label: t`Reserve GPUs`,
+            description: t`Command`,
             onClick: () => void navigate(`${paths.reservations()}?reserve=yes`),
           },
         ]
       : []),
-    go("why", "Why does my request wait", "Command", paths.queue()),
+    go("why", t`Why does my request wait`, t`Command`, paths.queue()),
     {
       id: "scheme",
-      label: "Switch between dark and light",
-      description: "Command",
+      label: t`Switch between dark and light`,
+      description: t`Command`,
       onClick: toggleColorScheme,
     },
     ...(tasks.data?.tasks ?? []).map((task) =>
-      go(task.task_id, task.task_name, `Task, ${task.state}`, paths.task(task.task_id)),
+      go(task.task_id, task.task_name, t`Task, ${task.state}`, paths.task(task.task_id)),
     ),
     ...(experiments.data?.experiments ?? []).map((experiment) =>
       go(
         experiment.experiment_id,
         `${names.get(experiment.task_id) ?? experiment.task_id} #${experiment.ordinal}`,
-        `Experiment, ${experiment.state}`,
+        t`Experiment, ${experiment.state}`,
         paths.experiment(experiment.experiment_id),
       ),
     ),
@@ -75,41 +95,60 @@ export function Palette() {
       ({ reservation_id: id, holder, requester, namespace, devices }) => ({
         id: `reservation-${id}`,
         label: holderOf(holder).name || id,
-        description: `Reservation of ${requester || namespace}, ${devices.length} GPUs`,
+        description: t`Reservation of ${requester || namespace}, ${devices.length} GPUs`,
         onClick: () => void navigate(`${paths.reservations()}?open=${id}`),
       }),
     ),
     ...(nodes.data ?? []).map(({ node_id: id, gpus_total: count }) => ({
       id: `node-${id}`,
       label: id,
-      description: `Node, ${count} GPUs`,
-      onClick: () => void navigate(`${paths.monitoring()}?node=${encodeURIComponent(id)}`),
+      description: t`Node, ${count} GPUs`,
+      onClick: () => void navigate({ pathname: paths.node(id), search }),
     })),
+    ...(isAdmin ? (nodes.data ?? []) : []).flatMap(({ node_id: id, cordon }) =>
+      ([cordon ? "uncordon" : "cordon", "drain"] as const).map((action) => ({
+        id: `${action}-${id}`,
+        label: `${ACTION_WORDS[action]} ${id}`,
+        description: t`Command`,
+        onClick: () => void navigate(`${paths.node(id)}?do=${action}`),
+      })),
+    ),
     ...(gpus.data ?? []).map((gpu) =>
       go(
         gpu.uuid,
-        `${gpu.node_id} GPU ${gpu.index}`,
+        t`${gpu.node_id} GPU ${gpu.index}`,
         `${gpu.name}, ${gpu.uuid}`,
         paths.gpu(gpu.node_id, gpu.uuid),
       ),
     ),
   ];
 
+  const ordered = withRecentFirst(actions).map((action) => ({
+    ...action,
+    onClick: (event: MouseEvent<HTMLButtonElement>) => {
+      rememberAction(action.id);
+      action.onClick?.(event);
+    },
+  }));
+
   return (
     <Spotlight
-      actions={actions}
+      store={store}
+      actions={ordered}
       query={query}
       onQueryChange={setQuery}
-      onSpotlightOpen={() => setOpen(true)}
-      onSpotlightClose={() => setOpen(false)}
       shortcut={["mod + K"]}
+      tagsToIgnore={[]}
       limit={12}
       highlightQuery
       scrollable
-      nothingFound="No matches."
+      nothingFound={t`No matches.`}
       searchProps={{
-        placeholder: "Pages, tasks, experiments, people, nodes, GPUs, commands",
-        "aria-label": "Search",
+        placeholder: t`Pages, tasks, experiments, people, nodes, GPUs, commands`,
+        "aria-label": t`Search`,
+        onKeyDown: (event) => {
+          if (event.key === "Enter" && query) openFirstUnselected(event);
+        },
       }}
     />
   );

@@ -1,6 +1,8 @@
-import { ActionIcon, useMantineColorScheme, useComputedColorScheme } from "@mantine/core";
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
+import { Button } from "@mantine/core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { lazy, Suspense, useEffect, useRef, useState } from "react";
+import { Suspense, useEffect, useRef, useState } from "react";
 import {
   Link,
   NavigationType,
@@ -16,24 +18,45 @@ import { Toasts } from "@/components/toasts";
 import { useIsAnswering } from "@/lib/live/answering";
 import { meOptions } from "@/lib/api/get-me";
 import { namespacesOptions } from "@/lib/api/get-namespaces";
+import { whenIdle } from "@/lib/idle";
 import { followEvents, useLiveStatus } from "@/lib/live/events";
 import { followReadings } from "@/lib/live/readings";
+import { latePart, loadPart } from "@/lib/parts";
 import { paths } from "@/lib/paths";
 import { isLoggedOut, takeLoginCode } from "@/lib/session";
 import { duration, useNow } from "@/lib/time";
 import { useNamespace, useSharedSearch } from "@/lib/url-state";
-import { LoginPage } from "./login-page";
+import { withLaterStyles } from "@/components/later-styles";
 import { NAVIGATION } from "./navigation";
 import classes from "./shell.module.css";
 
 const GPU_PAGES = "/gpus/";
 const NARROW = "gpusteward-narrow";
-const loadPalette = () => import("./palette");
-const Palette = lazy(async () => ({ default: (await loadPalette()).Palette }));
+const loadPalette = () => withLaterStyles(import("./palette"));
+const AccountMenu = latePart(async () => {
+  await whenIdle();
+  return { default: (await withLaterStyles(import("./account-menu"))).AccountMenu };
+});
+const LoginPage = latePart(async () => ({
+  default: (await withLaterStyles(import("./login-page"))).LoginPage,
+}));
+const openPalette = async () => {
+  (await loadPart(loadPalette, { waits: true })).openPalette();
+};
+const Palette = latePart(async () => {
+  await whenIdle();
+  return { default: (await loadPalette()).Palette };
+});
 
 export function Shell() {
   const me = useQuery(meOptions);
-  if (isLoggedOut(me.error)) return <LoginPage />;
+  if (isLoggedOut(me.error)) {
+    return (
+      <Suspense>
+        <LoginPage />
+      </Suspense>
+    );
+  }
   return <Frame isKnown={me.data !== undefined} />;
 }
 
@@ -54,38 +77,31 @@ function Frame({ isKnown }: { isKnown: boolean }) {
   return (
     <div className={classes.shell} data-narrow={isNarrow || undefined}>
       <a href="#main" className={classes.skip}>
-        Skip to content
+        <Trans>Skip to content</Trans>
       </a>
       <header className={classes.bar}>
-        <Link to={{ pathname: "/", search }} className={classes.name}>
+        <Link to={{ pathname: "/", search }} className={classes.name} aria-label="GPU Steward">
           <img src="/icon.svg" width={20} height={20} alt="" />
           <span className={classes.wide}>GPU Steward</span>
         </Link>
         <NamespaceSelect />
         <TimeRange />
         <LiveIndicator />
-        <ActionIcon
+        <Button
           variant="default"
-          size="md"
-          aria-label="Search pages, tasks, experiments, GPUs and commands (Ctrl-K)"
-          title="Search (Ctrl-K)"
-          onClick={() => void loadPalette().then((palette) => palette.openPalette())}
-        >
-          <Icon name="search" />
-        </ActionIcon>
-        <ActionIcon
-          variant="default"
-          size="md"
-          component={Link}
-          to={{ pathname: paths.account(), search }}
-          aria-label="Account"
-          title="Account"
-        >
-          <Icon name="person" />
-        </ActionIcon>
-        <SchemeToggle />
+          size="xs"
+          px={8}
+          aria-label={t`Search pages, tasks, experiments, GPUs and commands (Ctrl K)`}
+          title={t`Search (Ctrl-K)`}
+          leftSection={<Icon name="search" />}
+          rightSection={<span className={`${classes.wide} ${classes.keys}`} />}
+          onClick={() => void openPalette()}
+        />
+        <Suspense fallback={<span className={classes.menu} />}>
+          <AccountMenu />
+        </Suspense>
       </header>
-      <nav className={classes.rail} aria-label="Pages">
+      <nav className={classes.rail} aria-label={t`Pages`}>
         {NAVIGATION.map((entry) => (
           <NavLink
             key={entry.to}
@@ -107,7 +123,7 @@ function Frame({ isKnown }: { isKnown: boolean }) {
           }}
         >
           <Icon name={isNarrow ? "expand" : "collapse"} />
-          <span className={classes.word}>{isNarrow ? "Expand" : "Collapse"}</span>
+          <span className={classes.word}>{isNarrow ? t`Expand` : t`Collapse`}</span>
         </button>
       </nav>
       <main id="main" ref={main} className={classes.main} tabIndex={-1}>
@@ -153,8 +169,8 @@ function NamespaceSelect() {
   return (
     <FilterSelect
       w={150}
-      aria-label="Namespace"
-      all="All namespaces"
+      aria-label={t`Namespace`}
+      all={t`All namespaces`}
       searchable
       data={[...names].sort()}
       value={namespace}
@@ -174,16 +190,18 @@ function LiveIndicator() {
   const retrySeconds = retryAt === null ? null : Math.max(0, Math.ceil((retryAt - now) / 1000));
   const text =
     !isAnswering && !isClosed
-      ? `no answer for ${duration(Math.round(age ?? 0))}`
+      ? t`no answer for ${duration(Math.round(age ?? 0))}`
       : isLost
-        ? `connection lost${retrySeconds === null ? ", retrying" : `, retrying in ${retrySeconds} s`}`
+        ? retrySeconds === null
+          ? t`connection lost, retrying`
+          : t`connection lost, retrying in ${retrySeconds} s`
         : age === null
           ? connection === "open"
-            ? "connected"
-            : "connecting"
+            ? t`connected`
+            : t`connecting`
           : age < 3
-            ? "live"
-            : `quiet for ${duration(Math.round(age))}`;
+            ? t`live`
+            : t`quiet for ${duration(Math.round(age))}`;
   return (
     <span
       className={classes.live}
@@ -194,22 +212,5 @@ function LiveIndicator() {
       <span className={classes.dot} aria-hidden />
       {text}
     </span>
-  );
-}
-
-function SchemeToggle() {
-  const { setColorScheme } = useMantineColorScheme();
-  const scheme = useComputedColorScheme("light");
-  const other = scheme === "dark" ? "light" : "dark";
-  return (
-    <ActionIcon
-      variant="default"
-      size="md"
-      aria-label={`Switch to ${other} mode`}
-      title={`Switch to ${other} mode`}
-      onClick={() => setColorScheme(other)}
-    >
-      <Icon name="sun" />
-    </ActionIcon>
   );
 }

@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import { valueText } from "@/domain/parameters";
 import classes from "./chips.module.css";
 
@@ -10,15 +11,15 @@ export function Chips({
   marked?: string[];
 }) {
   return (
-    <ul className={classes.chips} aria-label="parameters">
+    <ul className={classes.chips} aria-label={t`parameters`}>
       {Object.entries(parameters).map(([name, value]) => (
         <li
           key={name}
           data-marked={marked.includes(name) || undefined}
           title={
             marked.includes(name)
-              ? "differs between the experiments of this task"
-              : "the same in all experiments"
+              ? t`differs between the experiments of this task`
+              : t`the same in all experiments`
           }
         >
           {name} <strong>{valueText(value)}</strong>

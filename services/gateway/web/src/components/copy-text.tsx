@@ -1,5 +1,7 @@
+import { t } from "@lingui/core/macro";
 import { Button } from "@mantine/core";
 import { useRef, useState } from "react";
+import { copyToClipboard } from "@/lib/clipboard";
 import classes from "./copy-text.module.css";
 
 const COPIED_MS = 1_500;
@@ -23,25 +25,11 @@ export function CopyText({ text, label }: { text: string; label: string }) {
       <Button
         size="compact-xs"
         variant="default"
-        aria-label={`Copy ${label}`}
+        aria-label={t`Copy ${label}`}
         onClick={() => void copy()}
       >
-        {isCopied ? "Copied" : "Copy"}
+        {isCopied ? t`Copied` : t`Copy`}
       </Button>
     </div>
   );
-}
-
-/** False where the browser forbids it; the text is selected then, for the keyboard. */
-async function copyToClipboard(text: string, element: HTMLElement | null): Promise<boolean> {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    // `navigator.clipboard` is there over HTTPS and on loopback alone.
-  }
-  if (element === null) return false;
-  getSelection()?.selectAllChildren(element);
-  // eslint-disable-next-line @typescript-eslint/no-deprecated -- the one way without HTTPS
-  return document.execCommand("copy");
 }

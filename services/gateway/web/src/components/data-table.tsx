@@ -1,5 +1,8 @@
-import { useMemo, type ReactNode } from "react";
-import { meaningOf } from "@/domain/terms";
+import { Trans } from "@lingui/react/macro";
+import { Button } from "@mantine/core";
+import { useMemo, useState, type MouseEvent, type ReactNode } from "react";
+import { useNavigate, type To } from "react-router";
+import { useMeanings } from "@/domain/terms";
 import { useUrlState } from "@/lib/url-state";
 import classes from "./data-table.module.css";
 
@@ -26,7 +29,17 @@ interface DataTableProps<T> {
   firstOrder?: string;
   /** In place of a table without rows. */
   empty?: string;
+  /** The sum of all rows, below them whatever their order is. */
+  total?: T;
+  /** Rows that stand below one, in their own order, while it is unfolded. */
+  below?: (row: T) => T[];
+  /** Where a press anywhere on a row leads; a link of the row itself stays for the keyboard. */
+  rowLink?: (row: T) => To;
 }
+
+/** More rows are drawn when somebody asks: thousands at once make a page slow. */
+const ROWS_A_STEP = 300;
+const NOTHING_BELOW = () => [];
 
 /** Dense, sortable by its headers; the order is part of the address. On a phone each row is a card. */
 export function DataTable<T>({
@@ -37,9 +50,15 @@ export function DataTable<T>({
   isMarked,
   firstOrder = "",
   empty,
+  total,
+  below = NOTHING_BELOW,
+  rowLink,
 }: DataTableProps<T>) {
+  const navigate = useNavigate();
+  const meaningOf = useMeanings();
+  const [most, setMost] = useState(ROWS_A_STEP);
   const [order, setOrder] = useUrlState(
-    `sort-${label.toLowerCase().replaceAll(/[^a-z]+/g, "-")}`,
+    `sort-${label.toLowerCase().replaceAll(/[^\p{L}]+/gu, "-")}`,
     firstOrder,
   );
   const isDown = order.startsWith("-");
@@ -48,6 +67,17 @@ export function DataTable<T>({
     const key = columns.find((column) => column.name === by)?.sortBy;
     return key ? inOrder(rows, key, isDown) : rows;
   }, [by, columns, isDown, rows]);
+  const shown = sorted
+    .slice(0, most)
+    .flatMap((row) => [
+      { row, isBelow: false },
+      ...below(row).map((nested) => ({ row: nested, isBelow: true })),
+    ]);
+  const press = (event: MouseEvent, row: T) => {
+    const isHandled = (event.target as HTMLElement).closest("a, button, input, label, summary");
+    if (!rowLink || isHandled || getSelection()?.isCollapsed === false) return;
+    void navigate(rowLink(row));
+  };
   if (empty !== undefined && rows.length === 0) return <p className="dim">{empty}</p>;
   return (
     // A table that is wider than its page scrolls by the keyboard too.
@@ -69,7 +99,9 @@ export function DataTable<T>({
                     onClick={() => setOrder(by === column.name && !isDown ? `-${by}` : column.name)}
                   >
                     {column.name}
-                    {by === column.name && (isDown ? " ↓" : " ↑")}
+                    <span aria-hidden="true" className={classes.arrow}>
+                      {by === column.name ? (isDown ? "↓" : "↑") : "↕"}
+                    </span>
                   </button>
                 ) : (
                   column.name
@@ -80,24 +112,50 @@ export function DataTable<T>({
           </tr>
         </thead>
         <tbody>
-          {sorted.map((row) => (
-            <tr key={rowKey(row)} data-marked={isMarked?.(row) || undefined}>
-              {columns.map((column) => (
-                <td
-                  key={column.name}
-                  data-name={column.name}
-                  data-number={column.isNumber || undefined}
-                  data-long={column.isLong || undefined}
-                >
-                  {column.cell(row)}
-                </td>
-              ))}
+          {shown.map(({ row, isBelow }) => (
+            <tr
+              key={rowKey(row)}
+              data-marked={isMarked?.(row) || undefined}
+              data-below={isBelow || undefined}
+              data-pressable={rowLink ? true : undefined}
+              onClick={(event) => press(event, row)}
+            >
+              <Cells columns={columns} row={row} />
             </tr>
           ))}
         </tbody>
+        {total !== undefined && (
+          <tfoot>
+            <tr>
+              <Cells columns={columns} row={total} />
+            </tr>
+          </tfoot>
+        )}
       </table>
+      {sorted.length > most && (
+        <p>
+          <Button size="xs" variant="default" onClick={() => setMost(most + ROWS_A_STEP)}>
+            <Trans>
+              Show {Math.min(ROWS_A_STEP, sorted.length - most)} more of {sorted.length}
+            </Trans>
+          </Button>
+        </p>
+      )}
     </div>
   );
+}
+
+function Cells<T>({ columns, row }: { columns: Column<T>[]; row: T }) {
+  return columns.map((column) => (
+    <td
+      key={column.name}
+      data-name={column.name}
+      data-number={column.isNumber || undefined}
+      data-long={column.isLong || undefined}
+    >
+      {column.cell(row)}
+    </td>
+  ));
 }
 
 export function inOrder<T>(

@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import { Modal, type ModalProps } from "@mantine/core";
 import { useEffect } from "react";
 
@@ -9,5 +10,5 @@ export function Dialog(props: Omit<ModalProps, "opened">) {
       if (opener instanceof HTMLElement) opener.focus({ preventScroll: true });
     };
   }, []);
-  return <Modal opened closeButtonProps={{ "aria-label": "Close" }} {...props} />;
+  return <Modal opened closeButtonProps={{ "aria-label": t`Close` }} {...props} />;
 }

@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import type { Finding, Verdict } from "@schemas/messages";
 import { groupBy } from "@/lib/group-by";
 import { StateMark } from "./state-mark";
@@ -24,7 +25,7 @@ export function distinct(findings: Finding[]): { finding: Finding; count: number
 
 export function Findings({ findings, ofHowMany }: { findings: Finding[]; ofHowMany?: number }) {
   return (
-    <ul aria-label="preflight">
+    <ul aria-label={t`preflight`}>
       {distinct(findings).map(({ finding, count }) => (
         <li key={finding.subject + finding.message}>
           <StateMark
@@ -36,10 +37,7 @@ export function Findings({ findings, ofHowMany }: { findings: Finding[]; ofHowMa
           {finding.message}
           {finding.action && `; ${finding.action}`}
           {ofHowMany !== undefined && count < ofHowMany && (
-            <span className="dim">
-              {" "}
-              ({count} of {ofHowMany} experiments)
-            </span>
+            <span className="dim"> {t`(${count} of ${ofHowMany} experiments)`}</span>
           )}
         </li>
       ))}

@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Button, Loader } from "@mantine/core";
 import type { UseQueryResult } from "@tanstack/react-query";
 import { useEffect, type ReactNode } from "react";
@@ -14,7 +16,7 @@ interface PageProps {
 
 export function Page({ title, aside, actions, children }: PageProps) {
   useEffect(() => {
-    document.title = `${title} · GPU Steward`;
+    document.title = t`${title} · GPU Steward`;
   }, [title]);
   return (
     <>
@@ -45,17 +47,17 @@ export function Loaded<T>({
     );
   }
   if (query.error) return <Failure error={query.error} retry={() => void query.refetch()} />;
-  return <Loader size="sm" role="status" aria-label="loading" />;
+  return <Loader size="sm" role="status" aria-label={t`loading`} />;
 }
 
 export function Failure({ error, retry }: { error: Error; retry?: () => void }) {
-  const code = error instanceof ApiError ? error.problem.title : "Error";
+  const code = error instanceof ApiError ? error.problem.title : t`Error`;
   return (
     <div role="alert" className={classes.failure}>
       <strong>{code}</strong> {error.message}
       {retry && (
         <Button size="compact-xs" variant="default" onClick={retry}>
-          Try again
+          <Trans>Try again</Trans>
         </Button>
       )}
     </div>

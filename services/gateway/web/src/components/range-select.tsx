@@ -1,10 +1,15 @@
-import { Button, Group, Select, TextInput } from "@mantine/core";
-import { useState } from "react";
+import { t } from "@lingui/core/macro";
+import { Select } from "@mantine/core";
+import { Suspense, useState } from "react";
+import { latePart } from "@/lib/parts";
 import { moment } from "@/lib/time";
-import { customRange, customSpan, RANGES, rangeWords, spanOf } from "@/lib/time-range";
+import { customSpan, RANGES, rangeWords } from "@/lib/time-range";
 import { useTimeRange } from "@/lib/url-state";
-import { Dialog } from "./dialog";
+import { withLaterStyles } from "./later-styles";
 
+const RangeDialog = latePart(async () => ({
+  default: (await withLaterStyles(import("./range-dialog"))).RangeDialog,
+}));
 const CUSTOM = "custom…";
 
 interface RangeSelectProps {
@@ -19,7 +24,7 @@ export function RangeSelect({ label, className }: RangeSelectProps) {
   const [isAsking, setAsking] = useState(false);
   const custom = customSpan(range);
   const shown = [custom?.startMs, custom?.endMs].map(
-    (ms) => ms && moment(new Date(ms).toISOString()).slice(0, -3),
+    (ms) => ms && moment(new Date(ms).toISOString()),
   );
   return (
     <>
@@ -27,7 +32,7 @@ export function RangeSelect({ label, className }: RangeSelectProps) {
         size="xs"
         w={custom ? 190 : 110}
         label={label}
-        aria-label={label ? undefined : "Time range of charts"}
+        aria-label={label ? undefined : t`Time range of charts`}
         className={className}
         data={[
           ...RANGES.map((value) => ({ value, label: rangeWords(value) })),
@@ -42,65 +47,10 @@ export function RangeSelect({ label, className }: RangeSelectProps) {
         }}
       />
       {isAsking && (
-        <RangeDialog range={range} onClose={() => setAsking(false)} onChosen={setRange} />
+        <Suspense>
+          <RangeDialog range={range} onClose={() => setAsking(false)} onChosen={setRange} />
+        </Suspense>
       )}
     </>
-  );
-}
-
-interface RangeDialogProps {
-  range: string;
-  onClose: () => void;
-  onChosen: (range: string) => void;
-}
-
-/** As an input of moments has it: local, without a zone. */
-function local(ms: number): string {
-  return new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
-}
-
-function RangeDialog({ range, onClose, onChosen }: RangeDialogProps) {
-  const [initial] = useState(() => spanOf(range, Date.now()));
-  const [start, setStart] = useState(local(initial.startMs));
-  const [end, setEnd] = useState(local(initial.endMs));
-  const span = { startMs: Date.parse(start), endMs: Date.parse(end) };
-  const isWrong = !(span.startMs < span.endMs);
-  return (
-    <Dialog onClose={onClose} title="Time range of charts">
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          onChosen(customRange(span));
-          onClose();
-        }}
-      >
-        <TextInput
-          type="datetime-local"
-          label="From"
-          required
-          value={start}
-          onChange={(event) => setStart(event.currentTarget.value)}
-          data-autofocus
-          mb="sm"
-        />
-        <TextInput
-          type="datetime-local"
-          label="To"
-          required
-          value={end}
-          onChange={(event) => setEnd(event.currentTarget.value)}
-          error={isWrong && "must be after the start"}
-          mb="sm"
-        />
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose}>
-            Cancel
-          </Button>
-          <Button type="submit" disabled={isWrong}>
-            Apply
-          </Button>
-        </Group>
-      </form>
-    </Dialog>
   );
 }

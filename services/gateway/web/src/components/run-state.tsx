@@ -1,4 +1,5 @@
 import type { ExperimentState, TaskState } from "@schemas/messages";
+import { codeWord } from "@/domain/code-words";
 import { StateMark, type StateKind } from "./state-mark";
 
 const KINDS: Record<TaskState | ExperimentState, StateKind> = {
@@ -21,6 +22,7 @@ export function RunState(props: {
   title?: string;
 }) {
   const { state, phase, title } = props;
-  const word = phase ? `${state}, ${phase.replaceAll("_", " ")}` : state;
+  // For people it waits, whether its GPUs were asked for already or not.
+  const word = [state, phase ?? ""].filter(Boolean).map(codeWord).join(", ");
   return <StateMark kind={KINDS[state]} word={word} title={title} />;
 }

@@ -1,10 +1,10 @@
 import { Tooltip } from "@mantine/core";
-import { meaningOf } from "@/domain/terms";
+import { useMeanings } from "@/domain/terms";
 import classes from "./term.module.css";
 
 /** A word that the glossary has, with its meaning on hover, on focus and on touch. */
 export function Term({ children }: { children: string }) {
-  const meaning = meaningOf(children);
+  const meaning = useMeanings()(children);
   if (!meaning) return children;
   return (
     <Tooltip

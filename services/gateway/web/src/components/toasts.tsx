@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { hideToast, useToasts } from "@/lib/toasts";
 import classes from "./toasts.module.css";
 
@@ -5,7 +7,7 @@ import classes from "./toasts.module.css";
 export function Toasts() {
   const toasts = useToasts();
   return (
-    <div className={classes.toasts} role="status" aria-label="Changes">
+    <div className={classes.toasts} role="status" aria-label={t`Changes`}>
       {toasts.map(({ id, text, undo }) => (
         <div key={id} className={classes.toast}>
           <span>{text}</span>
@@ -17,10 +19,10 @@ export function Toasts() {
                 undo();
               }}
             >
-              Undo
+              <Trans>Undo</Trans>
             </button>
           )}
-          <button type="button" aria-label={`Close: ${text}`} onClick={() => hideToast(id)}>
+          <button type="button" aria-label={t`Close: ${text}`} onClick={() => hideToast(id)}>
             ×
           </button>
         </div>

@@ -1,3 +1,5 @@
+import { codeWord } from "@/domain/code-words";
+import { t } from "@lingui/core/macro";
 import { useComputedColorScheme } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
@@ -30,11 +32,11 @@ function Steps({ view }: { view: WaterfallView }) {
   const { option, table } = useMemo(() => stepsChart(view), [scheme, view]);
   return (
     <Chart
-      title={`GPU-seconds by step, ${view.attempts} ${view.attempts === 1 ? "attempt" : "attempts"}`}
+      title={t`GPU-seconds by step, attempts: ${view.attempts}`}
       option={option}
       table={table}
       heightPx={240}
-      empty="No GPU time recorded yet."
+      empty={t`No GPU time recorded yet.`}
     />
   );
 }
@@ -56,14 +58,14 @@ function stepsChart(view: WaterfallView) {
         const step = bars[(at as { dataIndex: number }).dataIndex];
         if (!step) return "";
         return tip(
-          words(step.step),
-          `${duration(step.gpu_seconds)} of GPU time`,
-          `${duration(step.seconds)} of wall time`,
+          codeWord(step.step),
+          t`${duration(step.gpu_seconds)} of GPU time`,
+          t`${duration(step.seconds)} of wall time`,
         );
       },
     },
-    xAxis: { type: "value", name: "GPU time, summed (s)", nameLocation: "middle", nameGap: 28 },
-    yAxis: { type: "category", inverse: true, data: bars.map((step) => words(step.step)) },
+    xAxis: { type: "value", name: t`GPU time, summed (s)`, nameLocation: "middle", nameGap: 28 },
+    yAxis: { type: "category", inverse: true, data: bars.map((step) => codeWord(step.step)) },
     series: [
       {
         type: "bar",
@@ -88,10 +90,8 @@ function stepsChart(view: WaterfallView) {
   return {
     option,
     table: {
-      columns: ["step", "wall time (s)", "GPU time (s)", `cost (${view.currency})`],
+      columns: ["step", t`wall time (s)`, t`GPU time (s)`, t`cost (${view.currency})`],
       rows: sum > 0 ? rows : [],
     },
   };
 }
-
-const words = (name: string) => name.replaceAll("_", " ");

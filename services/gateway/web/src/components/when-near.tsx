@@ -4,15 +4,17 @@ interface WhenNearProps {
   /** What it will about measure, so that the scroll bar is right from the start. */
   heightPx: number;
   className?: string;
+  /** It is in sight when the page is first drawn, before anything can be measured. */
+  startsNear?: boolean;
   children: () => ReactNode;
 }
 
 const MARGIN_PX = 600;
 
 /** Drawn only while it is in sight or soon will be: thousands of them cost what a screenful does. */
-export function WhenNear({ heightPx, className, children }: WhenNearProps) {
+export function WhenNear({ heightPx, className, startsNear, children }: WhenNearProps) {
   const element = useRef<HTMLDivElement>(null);
-  const [isNear, setNear] = useState(false);
+  const [isNear, setNear] = useState(startsNear ?? false);
   const [knownPx, setKnownPx] = useState(heightPx);
 
   useEffect(() => {

@@ -45,7 +45,7 @@ test("who blocks is who holds GPUs that fit, by name, most first", () => {
   const blockers = blockersOf(reasons, holding);
 
   expect(blockers.map(({ name, gpus }) => [name, gpus])).toEqual([
-    ["sweep#1", 3],
+    ["sweep #1", 3],
     ["anna", 1],
   ]);
 });

@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import type { Reason } from "@schemas/messages";
 import { groupBy } from "@/lib/group-by";
 
@@ -33,10 +34,8 @@ function gatherSentences(reasons: Reason[]): { message: string; title: string }[
     const uuids = group.flatMap((reason) => reason.device_uuid ?? []);
     const what =
       indices.length > 1
-        ? `GPUs ${indices.join(", ")}: each `
-        : indices.length === 1
-          ? `GPU ${indices[0]} `
-          : "";
-    return { message: what + rest, title: uuids.join(", ") };
+        ? t`GPUs ${indices.join(", ")}: each`
+        : indices.map((index) => t`GPU ${index}`);
+    return { message: [what, rest].flat().join(" "), title: uuids.join(", ") };
   });
 }

@@ -1,13 +1,14 @@
+import { t } from "@lingui/core/macro";
 import type { GpuKind } from "@schemas/messages";
 
 /** How GPUs are handed out, as people call it. */
 const KIND_WORDS: Record<GpuKind, string> = {
   pgpu: "pGPU",
-  vgpu: "vGPU (GPU-Manager)",
+  vgpu: t`vGPU (GPU-Manager)`,
   mps: "MPS",
   mig: "MIG",
-  time_slice: "time slices",
-  shared: "any share of a GPU",
+  time_slice: t`time slices`,
+  shared: t`any share of a GPU`,
 };
 
 export const KINDS = (Object.keys(KIND_WORDS) as GpuKind[]).map((value) => ({

@@ -1,6 +1,15 @@
 import { expect, test } from "vitest";
-import type { LoadBoundary } from "@schemas/messages";
-import { boundaryText, bracketText, levelName, loadAxis, loadOf } from "./levels";
+import type { LevelResult, LoadBoundary } from "@schemas/messages";
+import {
+  areWhole,
+  boundaryText,
+  bracketText,
+  isWhole,
+  levelName,
+  loadAxis,
+  loadOf,
+  requestText,
+} from "./levels";
 
 const level = (num_concurrency: number, arrivals: string | null = null) => ({
   scenario: "D(1,1)",
@@ -35,4 +44,23 @@ test("a greatest load is told with what it lies between", () => {
   );
   expect(boundaryText({ ...boundary, estimate: null })).toBe("none");
   expect(bracketText(null)).toBe("–");
+});
+
+test("a level says what each request had, and whether its answers came whole", () => {
+  const of = (scenario: string, batch_size = 1, items_per_second: number | null = null) =>
+    ({ scenario, batch_size, items_per_second }) as LevelResult;
+
+  expect(
+    ["I(640,480,2)", "I(64,32)", "D(1,2)"].map((scenario) => requestText(of(scenario))),
+  ).toEqual([
+    "images in each request: 2, of 640 × 480 pixels",
+    "images in each request: 1, of 64 × 32 pixels",
+    "",
+  ]);
+  expect([requestText(of("E(64)", 8)), requestText(of("R(9,2)", 5))]).toEqual([
+    "inputs in each request: 8",
+    "documents in each request: 5",
+  ]);
+  expect([isWhole(of("E(64)", 8, 40)), isWhole(of("I(64,32)"))]).toEqual([true, false]);
+  expect(areWhole([{ metrics: null }])).toBe(false);
 });

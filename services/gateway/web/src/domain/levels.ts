@@ -1,4 +1,11 @@
-import type { Distribution, LevelResult, LoadBoundary, LoadKind } from "@schemas/messages";
+import { t } from "@lingui/core/macro";
+import type {
+  BenchmarkMetrics,
+  Distribution,
+  LevelResult,
+  LoadBoundary,
+  LoadKind,
+} from "@schemas/messages";
 import { groupBy } from "@/lib/group-by";
 import { number, UNKNOWN, withUnit } from "@/lib/units";
 
@@ -20,14 +27,30 @@ export const loadText = (level: Loaded) =>
 /** Of an axis with these levels on it. */
 export function loadAxis(levels: Loaded[]): string {
   const rates = levels.filter(isRate).length;
-  if (rates === 0) return "concurrency (requests at once)";
+  if (rates === 0) return t`concurrency (requests at once)`;
   return rates === levels.length
-    ? "load (requests sent per second)"
-    : "load (requests at once, or sent per second)";
+    ? t`load (requests sent per second)`
+    : t`load (requests at once, or sent per second)`;
 }
 
 export function levelName(level: Loaded & { scenario: string }): string {
   return `${level.scenario} × ${loadText(level)}`;
+}
+
+/** Whether answers come whole, as of embeddings and rerank: there are no tokens to time or count. */
+export const isWhole = (level: LevelResult) => typeof level.items_per_second === "number";
+
+/** The same of what experiments measured. */
+export const areWhole = (experiments: { metrics?: BenchmarkMetrics | null }[]) =>
+  experiments.some(({ metrics }) => typeof metrics?.mean_items_per_second === "number");
+
+/** "8 inputs in each request": what a request had beside text; empty if nothing. */
+export function requestText({ scenario, batch_size: count }: LevelResult): string {
+  const [, width, height, images = "1"] = /^I\((\d+),(\d+)(?:,(\d+))?\)$/.exec(scenario) ?? [];
+  if (width && height) return t`images in each request: ${images}, of ${width} × ${height} pixels`;
+  if (scenario.startsWith("E(")) return t`inputs in each request: ${count}`;
+  if (scenario.startsWith("R(")) return t`documents in each request: ${count}`;
+  return "";
 }
 
 /** Half of the 95 % interval of a mean. */
@@ -43,7 +66,7 @@ export function byScenario(levels: LevelResult[]): Map<string, LevelResult[]> {
 }
 
 export const LOAD_UNITS: Record<LoadKind, string> = {
-  concurrency: "requests at once",
+  concurrency: t`requests at once`,
   constant: "req/s",
   poisson: "req/s",
 };
@@ -54,8 +77,8 @@ export function bracketText(boundary: LoadBoundary | null | undefined): string {
   if (boundary.estimate === null) return "none";
   const around =
     boundary.high === null
-      ? "or more"
-      : `(${number(boundary.low ?? 0)} to ${number(boundary.high)})`;
+      ? t`or more`
+      : t`(${number(boundary.low ?? 0)} to ${number(boundary.high)})`;
   return `${number(boundary.estimate)} ${around}`;
 }
 
@@ -68,7 +91,7 @@ export function boundaryText(boundary: LoadBoundary): string {
 /** What is odd about where it lies. */
 export function boundaryNotes(boundary: LoadBoundary | null | undefined): string[] {
   return [
-    ...(boundary?.cliff ? ["latency jumps just above it"] : []),
-    ...(boundary?.non_monotone ? ["not monotonic: a higher load met the constraints again"] : []),
+    ...(boundary?.cliff ? [t`latency jumps just above it`] : []),
+    ...(boundary?.non_monotone ? [t`not monotonic: a higher load met the constraints again`] : []),
   ];
 }

@@ -1,4 +1,5 @@
 import type { StoredEvent } from "@schemas/messages";
+import { codeWord } from "./code-words";
 import { groupBy } from "@/lib/group-by";
 
 export interface PhaseSpan {
@@ -60,7 +61,7 @@ export const PHASE_SERIES: Record<string, number> = {
 export function phaseBands(spans: PhaseSpan[], colorOf: (token: string) => string) {
   const wholeMs = (spans.at(-1)?.endMs ?? 0) - (spans[0]?.startMs ?? 0);
   return spans.map((span) => ({
-    name: span.endMs - span.startMs > wholeMs / 8 ? span.phase.replaceAll("_", " ") : "",
+    name: span.endMs - span.startMs > wholeMs / 8 ? codeWord(span.phase) : "",
     startMs: span.startMs,
     endMs: span.endMs,
     color: colorOf(`series-${PHASE_SERIES[span.phase] ?? 8}`),

@@ -1,4 +1,5 @@
 // Written by `make docs` from the rules of the services; not to be edited.
+/* eslint-disable lingui/no-unlocalized-strings -- programs are in no language */
 
 /** How people start an engine; a switch that is off has a `--no-` form, unless it is plain. */
 export interface EngineLaunch {
@@ -6,10 +7,11 @@ export interface EngineLaunch {
   modelFlag: string | null;
   hubFlag: string | null;
   hasNegativeSwitches: boolean;
+  hasUnderscores: boolean;
   plainSwitches: readonly string[];
 }
 
-export const ENGINES: readonly string[] = ["llamacpp", "lmdeploy", "sglang", "simulated", "vllm"];
+export const ENGINES: readonly string[] = ["llamacpp", "lmdeploy", "sglang", "simulated", "trtllm", "vllm"];
 
 export const LAUNCHES: Partial<Record<string, EngineLaunch>> = {
   "llamacpp": {
@@ -38,7 +40,8 @@ export const LAUNCHES: Partial<Record<string, EngineLaunch>> = {
       "special",
       "spm-infill",
       "swa-full"
-    ]
+    ],
+    "hasUnderscores": false
   },
   "lmdeploy": {
     "program": [
@@ -49,7 +52,8 @@ export const LAUNCHES: Partial<Record<string, EngineLaunch>> = {
     "modelFlag": null,
     "hubFlag": null,
     "hasNegativeSwitches": false,
-    "plainSwitches": []
+    "plainSwitches": [],
+    "hasUnderscores": false
   },
   "sglang": {
     "program": [
@@ -61,7 +65,20 @@ export const LAUNCHES: Partial<Record<string, EngineLaunch>> = {
     "modelFlag": "--model-path",
     "hubFlag": null,
     "hasNegativeSwitches": false,
-    "plainSwitches": []
+    "plainSwitches": [],
+    "hasUnderscores": false
+  },
+  "trtllm": {
+    "program": [
+      "python3",
+      "-c",
+      "import json, os, sys, tempfile\nsettings = {\"return_perf_metrics\": True, \"enable_iter_perf_stats\": True}\nwords, rest = sys.argv[1:], []\nwhile words:\n    word = words.pop(0)\n    if word.startswith(\"--\") and word.endswith(\"_config\"):\n        settings[word[2:]] = json.loads(words.pop(0))\n    else:\n        rest.append(word)\nfile = tempfile.NamedTemporaryFile(\"w\", suffix=\".yaml\", delete=False)\njson.dump(settings, file)\nfile.close()\nos.execvp(\"trtllm-serve\", [\"trtllm-serve\", *rest, \"--config\", file.name])\n"
+    ],
+    "modelFlag": null,
+    "hubFlag": null,
+    "hasNegativeSwitches": false,
+    "plainSwitches": [],
+    "hasUnderscores": true
   },
   "vllm": {
     "program": [
@@ -78,7 +95,8 @@ export const LAUNCHES: Partial<Record<string, EngineLaunch>> = {
       "disable-log-stats",
       "grpc",
       "headless"
-    ]
+    ],
+    "hasUnderscores": false
   }
 };
 

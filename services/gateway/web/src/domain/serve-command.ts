@@ -5,16 +5,29 @@ interface ServedEngine {
   engine: string;
   model: string;
   parameters?: Record<string, unknown>;
+  env?: Record<string, string>;
 }
 
 /** What one would type to serve this configuration; null of an engine that people cannot start. */
-export function serveCommand({ engine, model, parameters = {} }: ServedEngine): string | null {
+export function serveCommand({
+  engine,
+  model,
+  parameters = {},
+  env = {},
+}: ServedEngine): string | null {
   const launch = LAUNCHES[engine];
   if (!launch) return null;
   const options = Object.entries(parameters).flatMap(([name, value]) =>
-    optionWords(launch, name.replaceAll("_", "-"), value),
+    optionWords(
+      launch,
+      launch.hasUnderscores ? name.replaceAll("-", "_") : name.replaceAll("_", "-"),
+      value,
+    ),
   );
-  return [...launch.program, ...modelWords(launch, model), ...options].map(shellWord).join(" ");
+  const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`);
+  return [...variables, ...launch.program, ...modelWords(launch, model), ...options]
+    .map(shellWord)
+    .join(" ");
 }
 
 function modelWords({ modelFlag, hubFlag }: EngineLaunch, model: string): string[] {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { termsIn } from "../../glossary";
-import { meaningOf } from "./terms";
+import { loadedTerms, meaningOf } from "./terms";
 
 test("tables of a page have words with their meanings, without marks", () => {
   const page =
@@ -12,7 +12,9 @@ test("tables of a page have words with their meanings, without marks", () => {
   });
 });
 
-test("words of the page are found in the glossary of the documentation", () => {
+test("words of the page are found in the glossary of the documentation", async () => {
+  await loadedTerms;
+
   expect(meaningOf("Coverage")).toMatch(/share of a window/);
   expect(meaningOf("ttft, mean (ms)")).toBe(meaningOf("ttft"));
   expect(meaningOf("Holders")).toBe(meaningOf("holder"));

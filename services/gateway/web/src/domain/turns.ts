@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import type { BenchmarkResult, LevelResult, PrefixCacheUse, TurnResult } from "@schemas/messages";
 import { percent } from "@/lib/units";
 
@@ -20,5 +21,5 @@ export function prefixShareText(cache: PrefixCacheUse | null): string | null {
   const realised = cache.hit_share === null ? "unknown" : percent(cache.hit_share * 100);
   return cache.asked_share === null
     ? realised
-    : `${realised} of ${percent(cache.asked_share * 100)} asked`;
+    : t`${realised} of ${percent(cache.asked_share * 100)} asked`;
 }

@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import type { Endpoint } from "@schemas/endpoints";
 import type { Problem } from "@schemas/messages";
 import { randomUuid } from "./random-uuid";
@@ -29,6 +30,13 @@ export function setCsrfToken(token: string | null): void {
   csrfToken = token;
 }
 
+/**
+ * Keys of changes that had no final answer, by what was sent: sent again, the gateway does it once,
+ * also where the first did arrive and only its answer was lost.
+ */
+const unansweredKeys = new Map<string, string>();
+const KEPT_MS = 300_000;
+
 /** Calls an operation of the API. Raises ApiError. */
 export async function api<Place extends string, Names extends string, Body, Answer>(
   endpoint: Endpoint<Place, Names, Body, Answer>,
@@ -38,14 +46,66 @@ export async function api<Place extends string, Names extends string, Body, Answ
   const { body, signal } = call;
   const headers = new Headers({ Accept: "application/json" });
   if (body !== undefined) headers.set("Content-Type", "application/json");
-  if (method !== "GET") {
-    headers.set("Idempotency-Key", randomUuid());
-    if (csrfToken) headers.set("X-CSRF-Token", csrfToken);
-  }
   const init: RequestInit = { method, headers, signal: signal ?? null };
   if (body !== undefined) init.body = typeof body === "string" ? body : JSON.stringify(body);
-  const text = await textOf(addressOf(endpoint, call) + queryString(call.query), init);
+  const address = addressOf(endpoint, call) + queryString(call.query);
+  const text = await (method === "GET" ? textOf(address, init) : change(address, init, headers));
   return (text ? JSON.parse(text) : undefined) as Answer;
+}
+
+async function change(address: string, init: RequestInit, headers: Headers): Promise<string> {
+  const sent = JSON.stringify([init.method, address, init.body]);
+  const key = unansweredKeys.get(sent) ?? randomUuid();
+  unansweredKeys.set(sent, key);
+  // Not for good: what was sent may be a secret.
+  setTimeout(() => unansweredKeys.delete(sent), KEPT_MS);
+  headers.set("Idempotency-Key", key);
+  if (csrfToken) headers.set("X-CSRF-Token", csrfToken);
+  try {
+    const text = await textOf(address, init);
+    unansweredKeys.delete(sent);
+    return text;
+  } catch (error) {
+    if (error instanceof ApiError && isFinal(error.problem)) unansweredKeys.delete(sent);
+    throw error;
+  }
+}
+
+const isFinal = ({ status }: Problem) => status >= 400 && status < 500;
+
+/** Of a removal: what is gone already, by somebody else or an earlier try, is removed. */
+export async function unlessGone(removal: Promise<unknown>): Promise<void> {
+  try {
+    await removal;
+  } catch (error) {
+    if (!(error instanceof ApiError && error.problem.code === "not_found")) throw error;
+  }
+}
+
+/**
+ * Sends a file as it is, and tells how much of it is there. Raises ApiError.
+ *
+ * `fetch` does not say how far it is.
+ */
+export function upload<Place extends string, Names extends string, Answer>(
+  endpoint: Endpoint<Place, Names, unknown, Answer>,
+  file: File,
+  call: Call<Place, Names, never>,
+  onProgress: (share: number) => void,
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open(endpoint.method, addressOf(endpoint, call) + queryString(call.query));
+    request.setRequestHeader("Accept", "application/json");
+    if (csrfToken) request.setRequestHeader("X-CSRF-Token", csrfToken);
+    request.upload.onprogress = ({ loaded, total }) => onProgress(total > 0 ? loaded / total : 0);
+    request.onerror = () => reject(new ApiError(unreachable()));
+    request.onload = () => {
+      if (request.status < 400) resolve(JSON.parse(request.responseText) as Answer);
+      else reject(new ApiError(problemIn(request, request.responseText)));
+    };
+    request.send(file);
+  });
 }
 
 /** What the gateway answers in other forms than JSON: metrics, readiness, a report. Raises ApiError. */
@@ -108,7 +168,7 @@ export function queryString(query: Query = {}): string {
   return text && `?${text}`;
 }
 
-function problemIn(response: Response, text: string): Problem {
+function problemIn(response: { status: number; statusText: string }, text: string): Problem {
   try {
     const problem = JSON.parse(text) as Partial<Problem>;
     if (typeof problem.code === "string" && typeof problem.detail === "string")
@@ -120,7 +180,7 @@ function problemIn(response: Response, text: string): Problem {
     type: "about:blank",
     title: response.statusText,
     status: response.status,
-    detail: `the gateway responded with status ${response.status}`,
+    detail: t`the gateway responded with status ${response.status}`,
     code: "internal",
   };
 }
@@ -128,9 +188,9 @@ function problemIn(response: Response, text: string): Problem {
 function unreachable(): Problem {
   return {
     type: "about:blank",
-    title: "Unreachable",
+    title: t`Unreachable`,
     status: 0,
-    detail: "the gateway cannot be reached; retrying",
+    detail: t`the gateway cannot be reached: is the network there, and the gateway running?`,
     code: "unavailable",
   };
 }

@@ -1,10 +1,11 @@
+import { t } from "@lingui/core/macro";
 /** Of charts: "30m" to now, or "START/END" in ISO 8601, as addresses have it. */
 export const RANGES = ["30m", "1h", "6h", "12h", "24h", "2d", "3d", "7d"] as const;
 const UNIT_WORDS: Record<string, string> = { m: "min", h: "h", d: "d" };
 
 /** "1h" as people read it: last 1 h. */
 export function rangeWords(range: string): string {
-  return `last ${range.replace(/[mhd]$/, (unit) => `\u202f${UNIT_WORDS[unit]}`)}`;
+  return t`last ${range.replace(/[mhd]$/, (unit) => `\u202f${UNIT_WORDS[unit]}`)}`;
 }
 
 export const DEFAULT_RANGE = "1h";

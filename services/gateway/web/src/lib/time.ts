@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import { useSyncExternalStore } from "react";
 import { UNKNOWN, type Maybe } from "./units";
 
@@ -37,13 +38,65 @@ export function secondsSince(at: string | null | undefined, nowMs: number): numb
   return at ? (nowMs - Date.parse(at)) / 1000 : null;
 }
 
-/** In the viewer's zone: the time alone of today, else with the date. */
+/** In the viewer's zone: "today 16:29", "yesterday 16:29", "28 Nov 16:29"; of another year with it. */
 export function moment(at: string | null | undefined, nowMs: number = Date.now()): string {
   if (!at) return UNKNOWN;
   const date = new Date(at);
+  return `${dayOf(date, new Date(nowMs))} ${timeOf(date)}`;
+}
+
+const timeOf = (date: Date): string =>
+  date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+
+/** The same without "today", in a sentence: "16:29", "28 Nov 16:29". */
+export function shortMoment(at: string, nowMs: number): string {
+  const date = new Date(at);
+  const time = timeOf(date);
+  return date.toDateString() === new Date(nowMs).toDateString()
+    ? time
+    : `${dayOf(date, new Date(nowMs))} ${time}`;
+}
+
+/** The same with the zone: "today 16:29 (CET)". */
+export function zonedMoment(at: string | null | undefined, nowMs: number = Date.now()): string {
+  if (!at) return UNKNOWN;
+  return `${moment(at, nowMs)} (${zoneName(new Date(at))})`;
+}
+
+/** To the second, where moments lie close to each other: "today 16:29:11". */
+export function preciseMoment(at: string, nowMs: number = Date.now()): string {
+  const date = new Date(at);
   const time = date.toLocaleTimeString(undefined, { hourCycle: "h23" });
-  if (date.toDateString() === new Date(nowMs).toDateString()) return time;
-  return `${date.toLocaleDateString(undefined, { day: "numeric", month: "short" })} ${time}`;
+  return `${dayOf(date, new Date(nowMs))} ${time}`;
+}
+
+/** "3 min ago", "in 2 h 10 min". */
+export function agoText(at: string, nowMs: number): string {
+  const seconds = (nowMs - Date.parse(at)) / 1000;
+  const ahead = roughly(-seconds);
+  if (seconds < 0) return t`in ${ahead}`;
+  if (seconds < 1) return t`now`;
+  const age = roughly(Math.round(seconds));
+  return t`${age} ago`;
+}
+
+const DAY_MS = DAY * 1000;
+
+function dayOf(date: Date, now: Date): string {
+  const midnight = (of: Date) => new Date(of.getFullYear(), of.getMonth(), of.getDate()).getTime();
+  const days = Math.round((midnight(date) - midnight(now)) / DAY_MS);
+  if (days === 0) return t`today`;
+  if (days === -1) return t`yesterday`;
+  if (days === 1) return t`tomorrow`;
+  const isThisYear = date.getFullYear() === now.getFullYear();
+  const year = isThisYear ? {} : { year: "numeric" as const };
+  return date.toLocaleDateString(undefined, { day: "numeric", month: "short", ...year });
+}
+
+/** "CET", "UTC"; an offset where the zone has no short name. */
+export function zoneName(date: Date): string {
+  const parts = new Intl.DateTimeFormat(undefined, { timeZoneName: "short" }).formatToParts(date);
+  return parts.find(({ type }) => type === "timeZoneName")?.value ?? "";
 }
 
 /** Whole, with the zone: for a title on hover. */

@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import { useSyncExternalStore } from "react";
 
 /** What a change has done, said for a while; `undo` takes it back. */
@@ -25,6 +26,13 @@ export function showToast(toast: Toast): void {
   show([...shown, { ...toast, id }].slice(-MOST));
   setTimeout(() => hideToast(id), SHOWN_MS);
 }
+
+/** What the button of a toast does: takes a change back, or says why it could not be. */
+export const undoBy = (back: () => Promise<unknown>) => () =>
+  void back().catch((error: unknown) => {
+    const because = error instanceof Error ? error.message : String(error);
+    showToast({ text: t`Not undone: ${because}` });
+  });
 
 export function hideToast(id: number): void {
   show(shown.filter((toast) => toast.id !== id));

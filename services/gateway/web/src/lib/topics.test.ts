@@ -33,3 +33,9 @@ test("an event of a service makes the answers about its state stale", () => {
   expect(staleAfter("orchestrator.experiment_failed")).toEqual(["tasks", "experiments"]);
   expect(staleAfter("gateway.gpu_metrics")).toEqual([]);
 });
+
+test("what every node repeats asks for nothing anew", () => {
+  expect(staleAfter("telemetry.inventory_reported")).toEqual([]);
+  expect(staleAfter("executor.executor_reported")).toEqual([]);
+  expect(staleAfter("telemetry.health_changed")).toContain("gpus");
+});

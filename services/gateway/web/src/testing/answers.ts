@@ -2,8 +2,10 @@ import type {
   AuditList,
   AvailabilityView,
   ClusterDeviceList,
+  DatasetList,
   DecisionList,
   DriftList,
+  EngineList,
   EngineSeriesView,
   EventList,
   ExperimentDetail,
@@ -58,12 +60,14 @@ interface Answers {
   nodeSeries: SeriesView;
   pods: PodList;
   presets: PresetList;
+  engines: EngineList;
   usage: UsageView;
   waste: WasteView;
   waits: WaitsView;
   failures: FailuresView;
   tokens: TokenList;
   audit: AuditList;
+  datasets: DatasetList;
   secrets: SecretList;
   decisions: DecisionList;
   drifts: DriftList;

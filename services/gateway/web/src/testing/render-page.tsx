@@ -1,9 +1,11 @@
+import { I18nProvider } from "@lingui/react";
 import { MantineProvider } from "@mantine/core";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { cleanup, configure, render, screen } from "@testing-library/react";
 import { createMemoryRouter, RouterProvider } from "react-router";
 import { afterEach, beforeAll, vi } from "vitest";
 import { routes } from "@/app/router";
+import { i18n } from "@/lib/language";
 import { queryClient } from "@/lib/query-client";
 import { completeBrowser } from "./browser";
 import { server } from "./server";
@@ -33,11 +35,13 @@ export async function renderPage(address: string): Promise<void> {
   const client = new QueryClient({ defaultOptions: queryClient.getDefaultOptions() });
   const router = createMemoryRouter(routes, { initialEntries: [address] });
   render(
-    <MantineProvider env="test">
-      <QueryClientProvider client={client}>
-        <RouterProvider router={router} />
-      </QueryClientProvider>
-    </MantineProvider>,
+    <I18nProvider i18n={i18n}>
+      <MantineProvider env="test">
+        <QueryClientProvider client={client}>
+          <RouterProvider router={router} />
+        </QueryClientProvider>
+      </MantineProvider>
+    </I18nProvider>,
   );
   await screen.findByRole("main");
 }

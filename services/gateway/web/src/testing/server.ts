@@ -1,5 +1,6 @@
 import { http, HttpResponse, ws, type JsonBodyType } from "msw";
 import { setupServer } from "msw/node";
+import type { AgentView, EventList } from "@schemas/messages";
 import { answers } from "./answers";
 
 const API = "*/api/v1";
@@ -15,6 +16,33 @@ const reservationsIn: Record<string, JsonBodyType> = {
   "granted,active,releasing": answers.holding,
 };
 
+const AGENT: AgentView = {
+  type: "telemetry.agent_view",
+  node_id: "gpu-01",
+  boot_id: "01a2201a-0651-73ee-b7e8-3a53a0000001",
+  source: "simulated",
+  available: true,
+  message: "",
+  gpu_count: 2,
+  sequence: 7,
+  interval_seconds: 1,
+};
+
+const NODE_EVENTS: EventList = {
+  type: "gateway.events",
+  cursor: 7,
+  events: [
+    {
+      cursor: 7,
+      subject: "gpusteward.evt.scheduler.device_cordoned.gpu-01",
+      type: "scheduler.device_cordoned",
+      message_id: "01a2201a-0651-73ee-b7e8-3a53a0000002",
+      occurred_at: "2026-01-01T00:00:00Z",
+      event: { node_id: "gpu-01", device_uuid: null, reason: "new fan" },
+    },
+  ],
+};
+
 const OFFER = {
   type: "gateway.sign_in_offer",
   provider: null,
@@ -28,6 +56,13 @@ const PLATFORM = [
   get("/namespaces", answers.namespaces),
   get("/gpus", answers.gpus),
   get("/nodes", answers.nodes),
+  http.get(`${API}/nodes/:id`, ({ params }) => {
+    const node = answers.nodes.nodes.find(({ node_id: id }) => id === params["id"]);
+    if (node) return HttpResponse.json(node);
+    return problem(404, { code: "not_found", detail: `no node ${String(params["id"])}` });
+  }),
+  get("/nodes/:id/agent", AGENT),
+  get("/nodes/:id/events", NODE_EVENTS),
   get("/cluster/devices", answers.clusterDevices),
   http.get(`${API}/reservations`, ({ request }) => {
     const states = new URL(request.url).searchParams.get("state") ?? "";
@@ -55,10 +90,12 @@ const PLATFORM = [
   }),
   get("/pods", answers.pods),
   get("/presets", answers.presets),
+  get("/engines", answers.engines),
   get("/sign-in", OFFER),
   get("/namespaces/:name/members", { type: "gateway.members", next_cursor: null, members: [] }),
   get("/tokens", answers.tokens),
   get("/audit", answers.audit),
+  get("/datasets", answers.datasets),
   get("/secrets", answers.secrets),
   get("/decisions", answers.decisions),
   get("/drifts", answers.drifts),

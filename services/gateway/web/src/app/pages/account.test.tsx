@@ -61,11 +61,12 @@ test("a token of one's own is personal", async () => {
   );
   await renderPage("/account");
 
-  fireEvent.click(await screen.findByRole("button", { name: "New token" }));
+  fireEvent.click(await screen.findByRole("button", { name: "Create token" }));
   fireEvent.change(await screen.findByRole("textbox", { name: /^Name/ }), {
     target: { value: "nightly" },
   });
-  fireEvent.click(screen.getByRole("button", { name: "Create" }));
+  const dialog = within(screen.getByRole("dialog"));
+  fireEvent.click(dialog.getByRole("button", { name: "Create token" }));
 
   expect(await screen.findByText("shown once")).toBeTruthy();
   expect(bodies).toEqual([

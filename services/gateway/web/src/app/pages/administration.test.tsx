@@ -17,7 +17,7 @@ describePage("reports: usage", {
   question: "/reports/gpu-time",
   empty: { ...answers.usage, lines: [] },
   emptyText: "No GPUs were held in this time range.",
-  fullTexts: ["My usage", "Usage by namespace", "held by reservations", "Previous period"],
+  fullTexts: ["People", "Usage by namespace", "held by reservations", "Previous period"],
 });
 
 describePage("reports: waste", {
@@ -44,6 +44,14 @@ describePage("reports: failures", {
   fullTexts: ["Last message", "engine exited"],
 });
 
+describePage("administration: nodes", {
+  address: "/admin",
+  question: "/nodes",
+  empty: { ...answers.nodes, nodes: [] },
+  emptyText: "No nodes yet",
+  fullTexts: ["gpu-01", "in service", "Labels", "Add a server"],
+});
+
 describePage("administration: namespaces", {
   address: "/admin?tab=namespaces",
   question: "/namespaces",
@@ -60,12 +68,20 @@ describePage("administration: secrets", {
   fullTexts: ["HF_TOKEN", "Set a secret"],
 });
 
+describePage("administration: datasets", {
+  address: "/admin?tab=datasets",
+  question: "/datasets",
+  empty: { ...answers.datasets, datasets: [] },
+  emptyText: "No datasets yet",
+  fullTexts: ["chats.jsonl", /1,200 rows of sharegpt/, "Upload a dataset or trace"],
+});
+
 describePage("administration: audit log", {
   address: "/admin?tab=audit",
   question: "/audit",
   empty: { ...answers.audit, entries: [] },
   emptyText: "No entries",
-  fullTexts: ["POST /reservations", "201"],
+  fullTexts: ["asked for 2 GPUs for marek", "done"],
 });
 
 describePage("administration: decisions", {
@@ -73,7 +89,7 @@ describePage("administration: decisions", {
   question: "/decisions",
   empty: { ...answers.decisions, decisions: [] },
   emptyText: "No decisions recorded",
-  fullTexts: ["Outcome", "Replay this range"],
+  fullTexts: ["Decision", "Replay these", /gets gpu-01: 0/],
 });
 
 test("health names what does not respond", async () => {
@@ -93,7 +109,7 @@ test("health names what does not respond", async () => {
     ),
   );
 
-  await renderPage("/admin");
+  await renderPage("/admin?tab=health");
 
   const services = within(await screen.findByRole("list", { name: "Services" }));
   expect(services.getByText("results").parentElement?.textContent).toContain("not responding");
@@ -104,7 +120,7 @@ test("health names what does not respond", async () => {
 test("health says that the gateway itself does not respond", async () => {
   server.use(http.get("*/readyz", () => HttpResponse.error()));
 
-  await renderPage("/admin");
+  await renderPage("/admin?tab=health");
 
   expect((await screen.findByRole("alert")).textContent).toContain("gateway cannot be reached");
 });
@@ -190,6 +206,55 @@ test("a secret is set with a value that the page keeps nowhere", async () => {
   });
   expect(sent).toEqual([{ path: "/api/v1/secrets/HF_TOKEN", body: { value: "planted" } }]);
   expect(document.body.innerHTML).not.toContain("planted");
+});
+
+test("a dataset is uploaded, and refused where it is too large", async () => {
+  const sent: string[] = [];
+  server.use(
+    http.post("*/api/v1/datasets", async ({ request }) => {
+      sent.push(new URL(request.url).search, await request.text());
+      return HttpResponse.json(answers.datasets.datasets[0], { status: 201 });
+    }),
+  );
+  const user = userEvent.setup();
+  answer("/datasets", { ...answers.datasets, max_bytes: 10 });
+  await renderPage("/admin?tab=datasets");
+  await screen.findByText(/used$/);
+  const input = document.querySelector<HTMLInputElement>("input[type=file]");
+
+  await user.upload(input as HTMLInputElement, new File(["more than ten"], "large.txt"));
+  await screen.findByText(/large.txt is larger than/);
+  expect(sent).toEqual([]);
+  await user.upload(input as HTMLInputElement, new File(["why"], "a.txt"));
+
+  expect(await screen.findByText(/Uploaded chats.jsonl: 1,200 rows/)).toBeTruthy();
+  expect(sent[0]).toContain("name=a.txt");
+  expect(screen.queryByText(/large.txt/)).toBeNull();
+});
+
+test("a dataset in use is removed once its tasks were named", async () => {
+  const forces: (string | null)[] = [];
+  server.use(
+    http.delete("*/api/v1/datasets/:name", ({ request }) => {
+      const force = new URL(request.url).searchParams.get("force");
+      forces.push(force);
+      return force === "true"
+        ? HttpResponse.json({ command_id: "0190" })
+        : problem(409, { code: "conflict", detail: "unfinished tasks use it: tune" });
+    }),
+  );
+  const user = userEvent.setup();
+  await renderPage("/admin?tab=datasets");
+
+  await user.click(await screen.findByRole("button", { name: "Remove chats.jsonl" }));
+  await user.click(screen.getByRole("button", { name: "Remove" }));
+  await screen.findByText(/unfinished tasks use it: tune/);
+  await user.click(screen.getByRole("button", { name: "Remove, and let these tasks fail" }));
+
+  await waitFor(() => {
+    expect(screen.queryByRole("dialog")).toBeNull();
+  });
+  expect(forces).toEqual(["false", "true"]);
 });
 
 test("refused sign-ins are told with their number and reason", async () => {

@@ -30,6 +30,14 @@ describePage("a GPU", {
   fullTexts: [/^gpu-01 GPU 0:/, "Processes", "Past holders", "Temperature"],
 });
 
+describePage("a node", {
+  address: "/nodes/gpu-01?tab=events",
+  question: "/nodes/gpu-01/events",
+  empty: { type: "gateway.events", cursor: 0, events: [] },
+  emptyText: "Nothing has happened on this node yet.",
+  fullTexts: ["Node gpu-01", "in service", "The node was cordoned: new fan"],
+});
+
 describePage("queue", {
   address: "/queue",
   question: "/reservations",
@@ -139,7 +147,7 @@ async function cordonFirstGpu(): Promise<void> {
   await renderPage(`/gpus/${gpu?.node_id}/${gpu?.uuid}`);
   await userEvent.click(await screen.findByRole("button", { name: "Cordon" }));
   const dialog = await screen.findByRole("dialog");
-  await userEvent.click(within(dialog).getByRole("button", { name: "cordon" }));
+  await userEvent.click(within(dialog).getByRole("button", { name: "Cordon" }));
   await screen.findByText(/^Cordoned: /);
 }
 
@@ -167,4 +175,60 @@ test("an Undo that is refused says why", async () => {
   await userEvent.click(screen.getByRole("button", { name: "Undo" }));
 
   expect(await screen.findByText(/^Not undone: .*something may still run/)).toBeTruthy();
+});
+
+test("a silent node says since when, and what to do about it", async () => {
+  const [node] = answers.nodes.nodes;
+  answer("/nodes/gpu-01", { ...node, fresh: false });
+
+  await renderPage("/nodes/gpu-01");
+
+  const note = within(await screen.findByRole("region", { name: "The node is silent" }));
+  expect(note.getByText(/No readings from this node/)).toBeTruthy();
+  expect(note.getByText(/journalctl -u gpusteward-agent/)).toBeTruthy();
+});
+
+test("an unknown node is told as such", async () => {
+  await renderPage("/nodes/gpu-99");
+
+  expect((await screen.findByRole("alert")).textContent).toContain("no node gpu-99");
+});
+
+test("a node's labels are set, and set back by Undo", async () => {
+  const bodies: unknown[] = [];
+  server.use(
+    http.post("*/api/v1/nodes/:id/labels", async ({ request }) => {
+      bodies.push(await request.json());
+      return HttpResponse.json({ accepted: true }, { status: 202 });
+    }),
+  );
+  await renderPage("/nodes/gpu-01");
+
+  await userEvent.click(await screen.findByRole("button", { name: "Labels" }));
+  await userEvent.type(await screen.findByRole("textbox", { name: "Labels" }), "zone=a");
+  await userEvent.click(screen.getByRole("button", { name: "Set labels" }));
+  await screen.findByText("Labels changed: node gpu-01");
+  await userEvent.click(screen.getByRole("button", { name: "Undo" }));
+
+  await waitFor(() =>
+    expect(bodies).toEqual([{ labels: { zone: "a" } }, { labels: { zone: null } }]),
+  );
+});
+
+test("a removal that is refused says why, a done one leaves the page", async () => {
+  const refusal = { code: "conflict", detail: "gpu-01 still reports" };
+  server.use(http.delete("*/api/v1/nodes/:id", () => problem(409, refusal)));
+  await renderPage("/nodes/gpu-01");
+  await userEvent.click(await screen.findByRole("button", { name: "Remove" }));
+  const remove = await screen.findByRole("button", { name: "Remove gpu-01" });
+
+  await userEvent.click(remove);
+  expect((await screen.findByRole("alert")).textContent).toContain("still reports");
+  server.use(
+    http.delete("*/api/v1/nodes/:id", () => HttpResponse.json({ accepted: true }, { status: 202 })),
+  );
+  await userEvent.click(remove);
+
+  expect(await screen.findByText("Removed: node gpu-01")).toBeTruthy();
+  expect(await screen.findByRole("heading", { name: "Fleet" })).toBeTruthy();
 });

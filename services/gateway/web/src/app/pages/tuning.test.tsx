@@ -55,7 +55,7 @@ describePage("events of a task", {
 });
 
 test("a task's definition is the file that it was submitted with", async () => {
-  await renderPage(`/tasks/${task.task_id}?tab=definition`);
+  await renderPage(`/tasks/${task.task_id}?tab=definition&format=json`);
 
   const file = await screen.findByRole("region", { name: "task file" });
   expect(JSON.parse(file.textContent)).toMatchObject({ task_name: "chat-latency" });
@@ -66,7 +66,7 @@ describePage("an experiment", {
   question: "/experiments/:id",
   empty: { ...experiment, benchmark: null, gpu_monitoring: null, attempts: [], metrics: null },
   emptyText: "chat-latency #1",
-  fullTexts: ["chat-latency #1", "Benchmark by level", "GPU monitoring", "Engine log"],
+  fullTexts: ["chat-latency #1", "Benchmark by level", "Result", "GPUs", "Engine", "Log"],
 });
 
 test("an experiment that waits says why, and what would start it", async () => {
@@ -143,4 +143,61 @@ test("a clone begins with the other task's definition", async () => {
 
   const file = await screen.findByLabelText<HTMLTextAreaElement>("Task file");
   expect(file.value).toContain("task_name: chat-latency-2");
+});
+
+test("another engine brings its first parameters, and can be taken back", async () => {
+  await renderPage("/tasks/new");
+  const file = screen.getByLabelText<HTMLTextAreaElement>("Task file");
+
+  await userEvent.click(await screen.findByRole("radio", { name: /llama.cpp/ }));
+
+  expect(file.value).toContain("base_runtime: llamacpp");
+  expect(file.value).not.toContain("ttft-seconds");
+  await userEvent.click(screen.getByRole("button", { name: "Undo" }));
+  expect(file.value).toContain("base_runtime: simulated");
+});
+
+test("a flag is told with its form, default and meaning before it is added", async () => {
+  await renderPage("/tasks/new");
+  await userEvent.click(await screen.findByRole("radio", { name: /llama.cpp/ }));
+
+  const field = screen.getByLabelText("Add a parameter");
+  await userEvent.type(field, "--threads-batch");
+
+  expect(
+    screen.getByText(/an integer.*default as threads. CPU threads that read prompts/),
+  ).toBeTruthy();
+  await userEvent.type(field, "{Enter}");
+  expect(screen.getByLabelText<HTMLTextAreaElement>("Task file").value).toContain(
+    "threads-batch: []",
+  );
+});
+
+test("configurations are rows of values that go together", async () => {
+  await renderPage("/tasks/new");
+
+  await userEvent.type(screen.getByLabelText("Add a parameter to the list"), "slots{Enter}");
+  await userEvent.type(screen.getByLabelText("slots of row 1"), "4");
+  await userEvent.click(screen.getByRole("button", { name: "Add a configuration" }));
+
+  const file = screen.getByLabelText<HTMLTextAreaElement>("Task file");
+  expect(file.value).toMatch(/configurations:\n {2}- slots: 4\n {2}- slots: 4\n/);
+});
+
+test("an engine's log is found by words and by level, on a tab of its own", async () => {
+  answer("/experiments/:id/logs", {
+    ...answers.log,
+    attempt_id: experiment.attempts.at(-1)?.attempt_id,
+    next_offset: 60,
+    lines: ["INFO model loaded", "ERROR out of memory", "INFO listening"],
+  });
+  await renderPage(`/experiments/${experiment.experiment_id}?tab=log`);
+
+  const log = await screen.findByRole("log");
+  expect(log.textContent).toContain("listening");
+  await userEvent.selectOptions(screen.getByLabelText("Least level"), "error");
+  expect(log.textContent).toContain("out of memory");
+  expect(log.textContent).not.toContain("listening");
+  await userEvent.type(screen.getByLabelText("Find in the log"), "zzz");
+  expect(log.textContent).toContain("No line has these words");
 });

@@ -1,5 +1,7 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import type { Cell } from "@/lib/csv";
-import { moment } from "@/lib/time";
+import { preciseMoment } from "@/lib/time";
 import { number, UNKNOWN, whole } from "@/lib/units";
 import classes from "./chart-rows.module.css";
 
@@ -17,7 +19,7 @@ export function ChartRows({ title, table }: { title: string; table: ChartTable }
   const { columns, rows } = table;
   return (
     // It scrolls by the keyboard too.
-    <div className={classes.rows} tabIndex={0} role="region" aria-label={`${title}, its values`}>
+    <div className={classes.rows} tabIndex={0} role="region" aria-label={t`${title}, its values`}>
       <table>
         <thead>
           <tr>
@@ -46,7 +48,9 @@ export function ChartRows({ title, table }: { title: string; table: ChartTable }
       </table>
       {rows.length > MOST_ROWS && (
         <p className="dim">
-          The first {whole(MOST_ROWS)} of {whole(rows.length)}; the CSV has all.
+          <Trans>
+            The first {whole(MOST_ROWS)} of {whole(rows.length)}; the CSV has all.
+          </Trans>
         </p>
       )}
     </div>
@@ -58,5 +62,5 @@ const MOMENT = /^\d{4}-\d\d-\d\dT/;
 function cellText(cell: Cell): string {
   if (cell === null || cell === "") return UNKNOWN;
   if (typeof cell === "number") return number(cell);
-  return MOMENT.test(cell) ? moment(cell) : cell;
+  return MOMENT.test(cell) ? preciseMoment(cell) : cell;
 }

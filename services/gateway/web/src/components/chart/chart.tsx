@@ -1,4 +1,5 @@
-import { Button, Loader, useComputedColorScheme } from "@mantine/core";
+import { t } from "@lingui/core/macro";
+import { ActionIcon, Loader, Menu, useComputedColorScheme } from "@mantine/core";
 import type { EChartsOption } from "echarts";
 import type { ECElementEvent, ECharts } from "echarts/core";
 import {
@@ -9,7 +10,8 @@ import {
   type KeyboardEvent,
   type ReactNode,
 } from "react";
-import { csvOf, download } from "@/lib/csv";
+import { loadPart } from "@/lib/parts";
+import { Icon } from "../icon";
 import { Term } from "../term";
 import {
   hiddenIn,
@@ -21,9 +23,10 @@ import {
   type ChartPlace,
 } from "./chart-cursor";
 import { ChartRows, type ChartTable } from "./chart-rows";
+import { downloadCsv, downloadPng, showChart } from "./downloads";
 import { pointAt, pointedTip } from "./pointed-tip";
 import classes from "./chart.module.css";
-import { chartToken, dressOption } from "./theme";
+import { dressOption } from "./theme";
 
 /** A point of a series, as the option gave it. */
 export type ChartPoint = Pick<ECElementEvent, "data" | "dataIndex">;
@@ -41,13 +44,16 @@ interface ChartProps {
   onSelect?: (point: ChartPoint) => void;
   /** Words of the title and the axes that the glossary explains. */
   terms?: string[];
+  /** What others call what it shows: the name of a metric. */
+  field?: string;
   /** What of it is shown, beside its title. */
   choices?: ReactNode;
 }
 
 /** Drag to zoom, a legend that toggles, a cursor by keys; a table, CSV and PNG of what is shown. */
 export function Chart(props: ChartProps) {
-  const { title, option, table, empty, heightPx = 220, group, onSelect, terms, choices } = props;
+  const { title, option, table, empty, heightPx = 220, group, onSelect } = props;
+  const { terms, field, choices } = props;
   const element = useRef<HTMLDivElement>(null);
   const select = useRef(onSelect);
   const scheme = useComputedColorScheme("light");
@@ -67,7 +73,7 @@ export function Chart(props: ChartProps) {
     let made: ECharts | undefined;
     let isGone = false;
     const observer = new ResizeObserver(() => made?.resize());
-    void import("./echarts").then(({ init, connect }) => {
+    void loadPart(() => import("./echarts"), { waits: true }).then(({ init, connect }) => {
       if (isGone || !element.current) return;
       made = init(element.current);
       if (group) {
@@ -110,6 +116,14 @@ export function Chart(props: ChartProps) {
     if (cursor.current) showPlace(chart, option, cursor.current);
   }, [chart, group, option, scheme, title]);
 
+  useEffect(() => {
+    if (!chart) return;
+    return showChart({
+      csv: () => downloadCsv(title, table),
+      png: () => downloadPng(title, chart),
+    });
+  }, [chart, table, title]);
+
   const leave = useCallback(() => {
     if (chart && !chart.isDisposed() && cursor.current) hidePlace(chart);
     cursor.current = null;
@@ -148,33 +162,35 @@ export function Chart(props: ChartProps) {
             <Term>{term}</Term>
           </span>
         ))}
+        {field && <code className={classes.field}>{field}</code>}
         {choices}
         {chart && (
           <span className={classes.tools}>
-            <Tool
-              text="Reset"
-              label={`Reset ${title} to its whole range`}
-              onClick={() => chart.dispatchAction({ type: "dataZoom", start: 0, end: 100 })}
-            />
-            <Tool
-              text="Table"
-              label={`Table of ${title}`}
-              isPressed={isTable}
-              onClick={() => setTable(!isTable)}
-            />
-            <Tool
-              text="CSV"
-              label={`CSV of ${title}`}
-              onClick={() => download(`${title}.csv`, csvOf(table.columns, table.rows), "text/csv")}
-            />
-            <Tool
-              text="PNG"
-              label={`PNG of ${title}`}
-              onClick={() => {
-                const backgroundColor = chartToken("bg");
-                download(`${title}.png`, chart.getDataURL({ pixelRatio: 2, backgroundColor }));
-              }}
-            />
+            <Menu position="bottom-end" keepMounted={false}>
+              <Menu.Target>
+                <ActionIcon variant="subtle" color="gray" aria-label={t`Tools of ${title}`}>
+                  <Icon name="more" />
+                </ActionIcon>
+              </Menu.Target>
+              <Menu.Dropdown>
+                <Menu.Item
+                  onClick={() => chart.dispatchAction({ type: "dataZoom", start: 0, end: 100 })}
+                >
+                  {t`Reset the zoom`}
+                </Menu.Item>
+                <Menu.Item onClick={() => setTable(!isTable)}>
+                  {isTable ? t`Hide the table` : t`Show as a table`}
+                </Menu.Item>
+                <Menu.Item onClick={() => downloadCsv(title, table)}>{t`Download CSV`}</Menu.Item>
+                <Menu.Item
+                  onClick={() => {
+                    downloadPng(title, chart);
+                  }}
+                >
+                  {t`Download PNG`}
+                </Menu.Item>
+              </Menu.Dropdown>
+            </Menu>
           </span>
         )}
       </figcaption>
@@ -190,7 +206,7 @@ export function Chart(props: ChartProps) {
           style={{ height: heightPx }}
           role="application"
           aria-roledescription="chart"
-          aria-label={`${title}: arrow keys go through its values${onSelect ? ", Enter opens one" : ""}`}
+          aria-label={t`${title}: arrow keys go through its values${onSelect ? t`, Enter opens one` : ""}`}
           tabIndex={0}
           onKeyDown={onKeyDown}
           onBlur={leave}
@@ -201,7 +217,7 @@ export function Chart(props: ChartProps) {
               size="sm"
               className={classes.loader}
               role="status"
-              aria-label="loading the chart"
+              aria-label={t`loading the chart`}
             />
           )}
         </div>
@@ -211,28 +227,5 @@ export function Chart(props: ChartProps) {
       </div>
       {isTable && !isEmpty && <ChartRows title={title} table={table} />}
     </figure>
-  );
-}
-
-interface ToolProps {
-  text: string;
-  label: string;
-  isPressed?: boolean;
-  onClick: () => void;
-}
-
-function Tool({ text, label, isPressed, onClick }: ToolProps) {
-  return (
-    <Button
-      variant={isPressed ? "light" : "subtle"}
-      color="gray"
-      size="compact-xs"
-      fw={400}
-      aria-label={label}
-      aria-pressed={isPressed}
-      onClick={onClick}
-    >
-      {text}
-    </Button>
   );
 }

@@ -1,8 +1,9 @@
+import { t } from "@lingui/core/macro";
 import { useComputedColorScheme } from "@mantine/core";
 import type { UseQueryResult } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { SeriesMetric, SeriesView } from "@schemas/messages";
-import { scaleOf } from "@/domain/metric-scale";
+import { DCGM_FIELDS, scaleOf } from "@/domain/metric-scale";
 import { Loaded } from "@/components/page";
 import { spanOf } from "@/lib/time-range";
 import { seriesChart, type SeriesShown } from "./series-chart";
@@ -48,7 +49,7 @@ export function GpuSeriesChart(props: GpuSeriesChartProps) {
           bandText: chartToken("dim"),
           scale: scaleOf(metric),
           span: range === undefined ? undefined : spanOf(range, query.dataUpdatedAt),
-          name: (device) => `${device.node_id} GPU ${device.index}`,
+          name: (device) => t`${device.node_id} GPU ${device.index}`,
         },
       ),
     // The colours are read from the page as it is drawn.
@@ -75,6 +76,7 @@ export function GpuSeriesChart(props: GpuSeriesChartProps) {
             title={title}
             option={chart.option}
             table={chart.table}
+            field={DCGM_FIELDS[metric]}
             group={group}
             heightPx={heightPx}
             empty={empty}

@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import type { EChartsOption, SeriesOption } from "echarts";
 import type { ECharts } from "echarts/core";
 import { tip } from "./tip";
@@ -63,7 +64,7 @@ export function pointedTip(
     return [
       tip(all[0]?.axisValueLabel ?? ""),
       ...shown.map((row) => `${row.marker}${tip(row.name)} <b>${tip(row.text)}</b>`),
-      ...(more > 0 ? [tip(`and ${more} more, further from the pointer`)] : []),
+      ...(more > 0 ? [tip(t`and ${more} more, further from the pointer`)] : []),
     ].join("<br>");
   };
 }

@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import type { EChartsOption } from "echarts";
 import type { SeriesView } from "@schemas/messages";
 import type { Cell } from "@/lib/csv";
@@ -84,6 +85,16 @@ function markLines(
   };
 }
 
+const CHARACTER_PX = 6; // of the names of bands, on average
+const LEAST_CHARACTERS = 3;
+
+/** As much of a name as a band of this width has room for; nothing where that says too little. */
+export function fittingName(name: string, widthPx: number): string {
+  const count = Math.floor(widthPx / CHARACTER_PX);
+  if (name.length <= count) return name;
+  return count < LEAST_CHARACTERS ? "" : `${name.slice(0, count - 1)}…`;
+}
+
 /** Mean of each bucket as a line, its min and max as a band around it. */
 export function seriesChart<T extends Pick<Device, "points"> = Device>(
   view: { devices: T[] },
@@ -107,7 +118,7 @@ export function seriesChart<T extends Pick<Device, "points"> = Device>(
     }));
     const band = {
       type: "line" as const,
-      stack: `band ${index}`,
+      stack: `band-${index}`,
       stackStrategy: "all" as const,
       symbol: "none",
       silent: true,
@@ -165,7 +176,7 @@ export function seriesChart<T extends Pick<Device, "points"> = Device>(
     },
     yAxis: {
       type: "value",
-      name: `${shown.unit}, mean${many ? "" : " with min–max"}`,
+      name: many ? t`${shown.unit}, mean` : t`${shown.unit}, mean with min–max`,
       nameLocation: "end",
       nameTextStyle: { align: "left" },
       scale: shown.maximum === undefined && total === null,

@@ -1,17 +1,20 @@
-import { Button, Group, NumberInput, Select, TagsInput, TextInput } from "@mantine/core";
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
+import { Button, NumberInput, Select, TagsInput, TextInput } from "@mantine/core";
 import { useState } from "react";
 import type { MadeToken, Role, TokenView } from "@schemas/messages";
 import { Dialog } from "@/components/dialog";
+import { DialogActions } from "@/components/dialog-actions";
 import { Failure } from "@/components/page";
 import { ownNamespaces, useMe } from "@/lib/api/get-me";
 import { useCreateToken } from "@/lib/api/create-token";
 import { useRevokeToken } from "@/lib/api/revoke-token";
 
 const ROLES: { value: Role; label: string }[] = [
-  { value: "viewer", label: "viewer: read only" },
-  { value: "submitter", label: "submitter: can also run tasks and reserve GPUs" },
-  { value: "owner", label: "owner: can also set its limit, tokens and members" },
-  { value: "admin", label: "admin: full access to all namespaces" },
+  { value: "viewer", label: t`viewer: read only` },
+  { value: "submitter", label: t`submitter: can also run tasks and reserve GPUs` },
+  { value: "owner", label: t`owner: can also set its limit, tokens and members` },
+  { value: "admin", label: t`admin: full access to all namespaces` },
 ];
 const DAY_SECONDS = 86_400;
 
@@ -32,7 +35,7 @@ export function CreateTokenDialog({ isPersonal, onClose, onMade }: CreateTokenDi
   );
   const [days, setDays] = useState<number | string>("");
   return (
-    <Dialog onClose={onClose} title="New token">
+    <Dialog onClose={onClose} title={t`Create a token`}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -44,8 +47,8 @@ export function CreateTokenDialog({ isPersonal, onClose, onMade }: CreateTokenDi
         }}
       >
         <TextInput
-          label="Name"
-          description="Shown in the audit log"
+          label={t`Name`}
+          description={t`Whose it is, or what for: the audit log shows it for every change`}
           required
           value={name}
           onChange={(event) => setName(event.currentTarget.value.trim())}
@@ -53,7 +56,7 @@ export function CreateTokenDialog({ isPersonal, onClose, onMade }: CreateTokenDi
           mb="sm"
         />
         <Select
-          label="Role"
+          label={t`Role`}
           data={roles}
           value={role}
           allowDeselect={false}
@@ -61,16 +64,16 @@ export function CreateTokenDialog({ isPersonal, onClose, onMade }: CreateTokenDi
           mb="sm"
         />
         <TagsInput
-          label="Namespaces"
-          description="The first one is the default"
+          label={t`Namespaces`}
+          description={t`The first one is the default`}
           value={namespaces}
           onChange={setNamespaces}
           mb="sm"
         />
         <NumberInput
-          label="Expires after"
-          description="Never, if empty"
-          suffix=" days"
+          label={t`Expires after`}
+          description={t`Leave it empty for a token that does not expire`}
+          suffix={t` days`}
           min={1}
           allowDecimal={false}
           value={days}
@@ -78,18 +81,15 @@ export function CreateTokenDialog({ isPersonal, onClose, onMade }: CreateTokenDi
           mb="sm"
         />
         {create.error && <Failure error={create.error} />}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose}>
-            Cancel
-          </Button>
+        <DialogActions onCancel={onClose}>
           <Button
             type="submit"
             loading={create.isPending}
             disabled={!name || namespaces.length === 0}
           >
-            Create
+            <Trans>Create token</Trans>
           </Button>
-        </Group>
+        </DialogActions>
       </form>
     </Dialog>
   );
@@ -98,21 +98,22 @@ export function CreateTokenDialog({ isPersonal, onClose, onMade }: CreateTokenDi
 export function RevokeTokenDialog({ token, onClose }: { token: TokenView; onClose: () => void }) {
   const revoke = useRevokeToken();
   return (
-    <Dialog onClose={onClose} title={`Revoke ${token.name}?`}>
-      <p>The token stops working at once and for good; its open streams end within a second.</p>
+    <Dialog onClose={onClose} title={t`Revoke ${token.name}?`}>
+      <p>
+        <Trans>
+          The token stops working at once and for good; its open streams end within a second.
+        </Trans>
+      </p>
       {revoke.error && <Failure error={revoke.error} />}
-      <Group justify="flex-end">
-        <Button variant="default" onClick={onClose} data-autofocus>
-          Cancel
-        </Button>
+      <DialogActions onCancel={onClose} focusesCancel>
         <Button
           color="red"
           loading={revoke.isPending}
           onClick={() => revoke.mutate(token.token_id, { onSuccess: onClose })}
         >
-          Revoke
+          <Trans>Revoke</Trans>
         </Button>
-      </Group>
+      </DialogActions>
     </Dialog>
   );
 }

@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Button, Group } from "@mantine/core";
 import type { UseQueryResult } from "@tanstack/react-query";
 import { useState } from "react";
@@ -7,8 +9,9 @@ import { DataTable, type Column } from "@/components/data-table";
 import { Dialog } from "@/components/dialog";
 import { Loaded } from "@/components/page";
 import { StateMark } from "@/components/state-mark";
-import { duration, moment, secondsSince, useNow } from "@/lib/time";
-import { number, UNKNOWN } from "@/lib/units";
+import { When } from "@/components/when";
+import { fullMoment, moment, roughly, secondsSince, useNow } from "@/lib/time";
+import { number } from "@/lib/units";
 import { CreateTokenDialog, RevokeTokenDialog } from "./token-dialogs";
 
 interface TokenTableProps {
@@ -26,29 +29,32 @@ export function TokenTable({ tokens, isPersonal = false, canCreate = true }: Tok
   const [revoked, setRevoked] = useState<TokenView | null>(null);
   const columns: Column<TokenView>[] = [
     {
-      name: "Name",
+      name: t`Name`,
       sortBy: (token) => token.name,
-      cell: (token) => (token.is_session ? `${token.name} (session)` : token.name),
+      cell: (token) => (token.is_session ? t`${token.name} (session)` : token.name),
     },
-    { name: "Role", sortBy: (token) => token.role, cell: (token) => token.role },
+    { name: t`Role`, sortBy: (token) => token.role, cell: (token) => token.role },
     {
-      name: "Namespaces",
-      cell: (token) => (token.role === "admin" ? "all" : token.namespaces.join(", ")),
+      name: t`Namespaces`,
+      cell: (token) => (token.role === "admin" ? t`all` : token.namespaces.join(", ")),
     },
-    { name: "State", cell: (token) => <TokenState token={token} nowMs={now} /> },
+    { name: t`State`, cell: (token) => <TokenState token={token} nowMs={now} /> },
     {
-      name: "Last used",
+      name: t`Last used`,
       sortBy: (token) => token.last_used_at,
-      cell: (token) => ago(token.last_used_at, now),
+      cell: (token) => <When at={token.last_used_at} isRelative />,
     },
     {
-      name: "Made",
+      name: t`Created`,
       sortBy: (token) => token.created_at,
-      cell: (token) => moment(token.created_at, now),
+      cell: (token) => <When at={token.created_at} />,
     },
-    { name: "By", cell: (token) => (token.from_file ? "platform file" : token.created_by) },
     {
-      name: "Limit",
+      name: t`Created by`,
+      cell: (token) => (token.from_file ? t`platform file` : token.created_by),
+    },
+    {
+      name: t`Limit`,
       unit: "requests/s",
       isNumber: true,
       cell: (token) => number(token.requests_per_second),
@@ -60,10 +66,12 @@ export function TokenTable({ tokens, isPersonal = false, canCreate = true }: Tok
           <Button
             size="compact-xs"
             variant="default"
-            aria-label={`Revoke ${token.name}`}
+            color="red"
+            c="var(--gs-bad)"
+            aria-label={t`Revoke ${token.name}`}
             onClick={() => setRevoked(token)}
           >
-            Revoke
+            <Trans>Revoke</Trans>
           </Button>
         ),
     },
@@ -73,7 +81,7 @@ export function TokenTable({ tokens, isPersonal = false, canCreate = true }: Tok
       {canCreate && (
         <Group mb="sm">
           <Button size="xs" onClick={() => setMaking(true)}>
-            New token
+            <Trans>Create token</Trans>
           </Button>
         </Group>
       )}
@@ -81,12 +89,14 @@ export function TokenTable({ tokens, isPersonal = false, canCreate = true }: Tok
         {(all) =>
           all.length === 0 ? (
             <p className="dim">
-              No tokens yet. Until one exists, anyone who reaches the gateway from this host is an
-              admin.
+              <Trans>
+                No tokens yet. Until one exists, anyone who reaches the gateway from this host is an
+                admin.
+              </Trans>
             </p>
           ) : (
             <DataTable
-              label="Tokens"
+              label={t`Tokens`}
               columns={columns}
               rows={all}
               rowKey={(token) => token.token_id}
@@ -107,13 +117,17 @@ export function TokenTable({ tokens, isPersonal = false, canCreate = true }: Tok
       {made && (
         <Dialog
           onClose={() => setMade(null)}
-          title={`Token ${made.token.name}`}
+          title={t`Token ${made.token.name}`}
           closeOnClickOutside={false}
         >
-          <p>Copy it now: it is shown only once.</p>
-          <CopyText text={made.secret} label="the token" />
+          <p>
+            <Trans>Copy it now: it is shown only once.</Trans>
+          </p>
+          <CopyText text={made.secret} label={t`the token`} />
           <Group justify="flex-end" mt="sm">
-            <Button onClick={() => setMade(null)}>Done</Button>
+            <Button onClick={() => setMade(null)}>
+              <Trans>Done</Trans>
+            </Button>
           </Group>
         </Dialog>
       )}
@@ -124,20 +138,16 @@ export function TokenTable({ tokens, isPersonal = false, canCreate = true }: Tok
 
 function TokenState({ token, nowMs }: { token: TokenView; nowMs: number }) {
   if (token.revoked_at)
-    return <StateMark kind="unknown" word={`revoked ${moment(token.revoked_at, nowMs)}`} />;
+    return <StateMark kind="unknown" word={t`revoked ${moment(token.revoked_at, nowMs)}`} />;
   const secondsOver = secondsSince(token.expires_at, nowMs);
-  if (secondsOver === null) return <StateMark kind="ok" word="valid" />;
-  if (secondsOver >= 0) return <StateMark kind="unknown" word="expired" />;
+  if (secondsOver === null) return <StateMark kind="ok" word={t`valid, no expiry`} />;
+  if (secondsOver >= 0) return <StateMark kind="unknown" word={t`expired`} />;
+  const time = roughly(Math.round(-secondsOver));
   return (
     <StateMark
       kind="ok"
-      word={`for ${duration(Math.round(-secondsOver))}`}
-      title={moment(token.expires_at, nowMs)}
+      word={t`valid, expires in ${time}`}
+      title={fullMoment(token.expires_at ?? "")}
     />
   );
-}
-
-function ago(at: string | null, nowMs: number): string {
-  const seconds = secondsSince(at, nowMs);
-  return seconds === null ? UNKNOWN : `${duration(Math.max(0, Math.round(seconds)))} ago`;
 }

@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import type { Me } from "@schemas/messages";
@@ -12,7 +14,7 @@ import { useSignOut } from "./api/sign-out";
 export function AccountPage() {
   const me = useQuery(meOptions);
   return (
-    <Page title="Account">
+    <Page title={t`Account`}>
       <Loaded query={me}>{(data) => <Account me={data} />}</Loaded>
     </Page>
   );
@@ -26,11 +28,11 @@ function Account({ me }: { me: Me }) {
     <>
       <Facts
         facts={[
-          ["Name", me.name || "nobody in particular"],
-          ["Role", me.role],
-          ["Namespaces", namespacesOf(me)],
-          ["Signed in by", wayIn(me)],
-          ["Until", me.ends_at ? moment(me.ends_at, now) : "no end"],
+          [t`Name`, me.name || t`nobody in particular`],
+          [t`Role`, me.role],
+          [t`Namespaces`, namespacesOf(me)],
+          [t`Signed in by`, wayIn(me)],
+          [t`Until`, me.ends_at ? moment(me.ends_at, now) : t`no end`],
         ]}
       />
       {signOut.error && <Failure error={signOut.error} />}
@@ -42,16 +44,20 @@ function Account({ me }: { me: Me }) {
           loading={signOut.isPending}
           onClick={() => signOut.mutate()}
         >
-          Sign out
+          <Trans>Sign out</Trans>
         </Button>
       )}
       {me.token_id && (
         <section>
-          <h2>My tokens</h2>
+          <h2>
+            <Trans>My tokens</Trans>
+          </h2>
           {me.provider && (
             <p className="dim">
-              A token of yours acts as you, never with more than you may do, and ends with your
-              sign-in at {me.provider}. Sessions of browsers and of the command line are here too.
+              <Trans>
+                A token of yours acts as you, never with more than you may do, and ends with your
+                sign-in at {me.provider}. Sessions of browsers and of the command line are here too.
+              </Trans>
             </p>
           )}
           <MyTokens canCreate={me.provider !== null} />
@@ -73,5 +79,5 @@ function namespacesOf(me: Me): string {
 
 function wayIn(me: Me): string {
   if (me.provider) return me.provider;
-  return me.token_id ? "a token of this platform" : "this host, without a token";
+  return me.token_id ? t`a token of this platform` : t`this host, without a token`;
 }

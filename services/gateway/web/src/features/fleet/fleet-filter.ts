@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import type { GpuView, NodeView } from "@schemas/messages";
 import { groupBy } from "@/lib/group-by";
 import { share } from "@/lib/units";
@@ -19,6 +20,12 @@ export function byNode(gpus: GpuView[], nodes: NodeView[]): NodeGpus[] {
 }
 
 export const SHOWN = ["free", "held", "out of service"] as const;
+
+export const SHOWN_WORDS: Record<(typeof SHOWN)[number], string> = {
+  free: t`free`,
+  held: t`held`,
+  "out of service": t`out of service`,
+};
 
 /** GPUs in a state, whose node, model, holder or namespace has all of the words. */
 export function filterGpus(gpus: GpuView[], shown: string, words: string): GpuView[] {
@@ -53,7 +60,15 @@ export function viewOf(chosen: string, gpus: number): FleetView {
   return VIEWS.find((view) => view === chosen) ?? (gpus >= MANY_GPUS ? "map" : "tiles");
 }
 
-export const HEAT_METRICS = ["utilization", "memory", "temperature", "power", "state"] as const;
+export const HEAT_METRICS = [
+  "utilization",
+  "memory",
+  "temperature",
+  "power",
+  "state",
+  "holder",
+  "team",
+] as const;
 export type HeatMetric = (typeof HEAT_METRICS)[number];
 
 const COLD_C = 25;
@@ -69,6 +84,8 @@ export function heatStep(gpu: GpuView, metric: HeatMetric): number | null {
       share(gpu.temperature_c === null ? null : gpu.temperature_c - COLD_C, HOT_C - COLD_C),
     power: () => share(gpu.power_draw_w, gpu.power_limit_w),
     state: () => null,
+    holder: () => null,
+    team: () => null,
   }[metric]();
   return part === null ? null : Math.min(HEAT_STEPS - 1, Math.floor(part * HEAT_STEPS));
 }
@@ -78,6 +95,8 @@ export const HEAT_ENDS: Record<HeatMetric, [string, string] | null> = {
   utilization: ["0", "100\u202f%"],
   memory: ["0", "100\u202f%"],
   temperature: [`${COLD_C}`, `${HOT_C}\u202f°C`],
-  power: ["0", "100\u202f% of the limit"],
+  power: ["0", t`100 % of the limit`],
   state: null,
+  holder: null,
+  team: null,
 };

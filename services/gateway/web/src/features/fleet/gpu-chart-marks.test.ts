@@ -25,14 +25,26 @@ test("holders are bands of the time that is shown, the first one first", () => {
     ],
     SPAN,
     ["red", "blue"],
+    400,
   );
 
   expect(bands.map(({ name, color }) => [name, color])).toEqual([
     ["anna", "red"],
-    ["sweep#2", "blue"],
+    ["sweep #2", "blue"],
   ]);
   expect(bands[0]?.startMs).toBe(SPAN.startMs);
   expect(bands[1]?.endMs).toBe(SPAN.endMs);
+});
+
+test("a name is cut to its band, or left out where that is narrow", () => {
+  const names = (widthPx: number) =>
+    holderBands("GPU-1", [reservation("embedding-service", 10, 15)], SPAN, ["red"], widthPx).map(
+      ({ name }) => name,
+    );
+
+  expect(names(400)).toEqual(["embedding-service"]);
+  expect(names(100)).toEqual(["embeddi…"]);
+  expect(names(30)).toEqual([""]);
 });
 
 test("faults of the shown time are marked, an XID by its number", () => {

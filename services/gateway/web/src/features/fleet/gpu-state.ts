@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import type { GpuView } from "@schemas/messages";
 import type { StateKind } from "@/components/state-mark";
 import { heldBy } from "@/domain/holder";
@@ -17,22 +18,22 @@ export function gpuState(gpu: GpuView): GpuState {
   }
   switch (gpu.state) {
     case "quarantined":
-      return { kind: "attention", word: "quarantined", title: why };
+      return { kind: "attention", word: t`quarantined`, title: why };
     case "cordoned":
-      return { kind: "attention", word: "cordoned", title: gpu.cordon?.reason || why };
+      return { kind: "attention", word: t`cordoned`, title: gpu.cordon?.reason || why };
     case "unavailable":
-      return { kind: "bad", word: "unavailable", title: why };
+      return { kind: "bad", word: t`unavailable`, title: why };
     case "held":
-      return { kind: "busy", word: "held", title: heldBy(gpu.holder, gpu.holders[0]?.requester) };
+      return { kind: "busy", word: t`held`, title: heldBy(gpu.holder, gpu.holders[0]?.requester) };
     case "free":
       return gpu.reasons.length > 0
-        ? { kind: "attention", word: "free, blocked", title: why }
-        : { kind: "ok", word: "free", title: "available now" };
+        ? { kind: "attention", word: t`free, blocked`, title: why }
+        : { kind: "ok", word: t`free`, title: t`available now` };
     case null:
       return {
         kind: "unknown",
-        word: "not in the ledger",
-        title: "unknown to the scheduler",
+        word: t`not in the ledger`,
+        title: t`unknown to the scheduler`,
       };
   }
 }

@@ -1,4 +1,6 @@
+import { t } from "@lingui/core/macro";
 import type { GpuView } from "@schemas/messages";
+import { holderOf } from "@/domain/holder";
 import { groupBy } from "@/lib/group-by";
 
 /** A part of one GPU, to scale: a holder's share, a MIG instance, or what is left. */
@@ -45,7 +47,7 @@ function migSlices(instances: GpuView[]): Slice[] {
   return withRest(cut, 1, {
     key: "uncut",
     kind: "uncut",
-    word: "unpartitioned",
+    word: t`unpartitioned`,
     reservationId: null,
   });
 }
@@ -65,7 +67,7 @@ function sharedSlices(gpu: GpuView, size: number, prefix: string): Slice[] {
     key: `${gpu.uuid} ${index}`,
     share: Math.min(1, holder.shares) * size,
     kind: "held",
-    word: `${prefix}${holder.holder ?? "held"}`,
+    word: `${prefix}${holderOf(holder.holder ?? "").name || "held"}`,
     reservationId: holder.reservation_id,
   }));
   const rest = gpu.state === "held" ? "free" : (gpu.state ?? "unknown");

@@ -1,8 +1,9 @@
+import { t } from "@lingui/core/macro";
 import type { EChartsOption } from "echarts";
 import type { FleetPoint, NodeSeries } from "@schemas/messages";
 import type { ChartTable } from "@/components/chart/chart-rows";
 import { tip } from "@/components/chart/tip";
-import { moment } from "@/lib/time";
+import { moment, shortMoment } from "@/lib/time";
 import type { Span } from "@/lib/time-range";
 import { number, withUnit } from "@/lib/units";
 import type { ShownMetric } from "./metrics";
@@ -22,7 +23,7 @@ interface Drawn {
   table: ChartTable;
 }
 
-const LEVELS = ["lowest", "10th percentile", "median", "90th percentile", "highest"] as const;
+const LEVELS = [t`lowest`, t`10th percentile`, t`median`, t`90th percentile`, t`highest`];
 const MEDIAN = 2;
 const GPUS = 6;
 
@@ -65,7 +66,7 @@ export function fleetChart(points: FleetPoint[], shown: Shown): Drawn {
       xAxis: { type: "time", min: span.startMs, max: span.endMs },
       yAxis: {
         type: "value",
-        name: `${unit}, median, 80 % of GPUs, all GPUs`,
+        name: t`${unit}, median, 80 % of GPUs, all GPUs`,
         nameLocation: "end",
         nameTextStyle: { align: "left" },
         scale: maximum === undefined,
@@ -110,7 +111,7 @@ export function nodeHeatMap(
       grid: { left: 96, right: 16, top: 8, bottom: 56 },
       xAxis: {
         type: "category",
-        data: times.map((time) => moment(time)),
+        data: times.map((time) => shortMoment(time, Date.now())),
         splitLine: { show: false },
       },
       yAxis: {
@@ -139,14 +140,14 @@ export function nodeHeatMap(
           const node = rows[data[1]];
           return tip(
             `${node?.node_id ?? ""}, ${moment(times[data[0]])}`,
-            `${withUnit(number(data[2]), unit)} of ${node?.gpus ?? 0} GPUs`,
+            t`${withUnit(number(data[2]), unit)} of ${node?.gpus ?? 0} GPUs`,
           );
         },
       },
       series: [{ type: "heatmap", name: "nodes", data: cells, progressive: 0 }],
     },
     table: {
-      columns: ["time", "node", `mean (${unit})`],
+      columns: ["time", "node", t`mean (${unit})`],
       rows: nodes.flatMap((node) =>
         node.points.map(([time, , , mean]) => [time, node.node_id, scale(mean)]),
       ),

@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import type { SeriesMetric } from "@schemas/messages";
 
 export interface ShownMetric {
@@ -11,27 +12,27 @@ export interface ShownMetric {
 
 export const UTILIZATION: ShownMetric = {
   metric: "utilization_percent",
-  title: "GPU utilization",
-  word: "Utilization",
+  title: t`GPU utilization`,
+  word: t`Utilization`,
   unit: "%",
   maximum: 100,
 };
 export const MEMORY: ShownMetric = {
   metric: "memory_used_mb",
-  title: "GPU memory used",
-  word: "Memory",
+  title: t`GPU memory used`,
+  word: t`Memory`,
   unit: "GiB",
 };
 export const TEMPERATURE: ShownMetric = {
   metric: "temperature_c",
-  title: "Temperature",
-  word: "Temperature",
+  title: t`Temperature`,
+  word: t`Temperature`,
   unit: "°C",
 };
 export const POWER: ShownMetric = {
   metric: "power_draw_w",
-  title: "Power draw",
-  word: "Power",
+  title: t`Power draw`,
+  word: t`Power`,
   unit: "W",
 };
 export const METRICS = [UTILIZATION, MEMORY, TEMPERATURE, POWER] as const;

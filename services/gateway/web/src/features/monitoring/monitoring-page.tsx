@@ -1,16 +1,17 @@
-import { Tabs } from "@mantine/core";
+import { t } from "@lingui/core/macro";
 import { useQuery } from "@tanstack/react-query";
+import { DownloadCharts } from "@/components/chart/download-charts";
 import { Page } from "@/components/page";
 import { SimulatedBadge } from "@/components/simulated-badge";
-import { TabList } from "@/components/tab-list";
+import { Tabbed } from "@/components/tabbed";
 import { gpusOptions } from "@/lib/api/get-gpus";
 import { useUrlState } from "@/lib/url-state";
 import { NodeMonitoring } from "./components/node-monitoring";
 import { PodMonitoring } from "./components/pod-monitoring";
 
 const VIEWS = [
-  { value: "nodes", word: "Nodes", Content: NodeMonitoring },
-  { value: "pods", word: "Pods", Content: PodMonitoring },
+  { value: "nodes", word: t`Nodes`, Content: NodeMonitoring },
+  { value: "pods", word: t`Pods`, Content: PodMonitoring },
 ];
 
 /** History of GPUs by node, and of the pods that had them. */
@@ -19,21 +20,16 @@ export function MonitoringPage() {
   const view = VIEWS.find((candidate) => candidate.value === chosen)?.value ?? "nodes";
   const gpus = useQuery(gpusOptions);
   return (
-    <Page title="Monitoring" aside={gpus.data?.some((gpu) => gpu.simulated) && <SimulatedBadge />}>
-      <Tabs value={view} onChange={(value) => value && setView(value)} keepMounted={false}>
-        <TabList chosen={view}>
-          {VIEWS.map(({ value, word }) => (
-            <Tabs.Tab key={value} value={value}>
-              {word}
-            </Tabs.Tab>
-          ))}
-        </TabList>
-        {VIEWS.map(({ value, Content }) => (
-          <Tabs.Panel key={value} value={value}>
-            <Content />
-          </Tabs.Panel>
-        ))}
-      </Tabs>
+    <Page
+      title={t`Monitoring`}
+      actions={<DownloadCharts />}
+      aside={gpus.data?.some((gpu) => gpu.simulated) && <SimulatedBadge />}
+    >
+      <Tabbed
+        tabs={VIEWS.map(({ value, word, Content }) => ({ value, word, content: <Content /> }))}
+        chosen={view}
+        onChoose={setView}
+      />
     </Page>
   );
 }

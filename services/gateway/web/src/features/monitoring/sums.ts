@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import type { NodeSeries, PodSeries, SeriesPoint } from "@schemas/messages";
 
 /** One line of a chart: a node's GPUs together, or a pod on a GPU. */
@@ -9,7 +10,7 @@ export interface Line {
   points: SeriesPoint[];
 }
 
-const words = (count: number) => (count === 1 ? "1 GPU" : `${count} GPUs`);
+const words = (count: number) => (count === 1 ? t`1 GPU` : t`${count} GPUs`);
 
 export function nodeLines(nodes: NodeSeries[]): Line[] {
   return nodes.map((node) => ({
@@ -25,7 +26,7 @@ export function podLines(pods: PodSeries[]): Line[] {
   const count = new Map<string, number>();
   for (const pod of pods) count.set(pod.pod, (count.get(pod.pod) ?? 0) + 1);
   return pods.map((pod) => ({
-    name: `${pod.pod}${(count.get(pod.pod) ?? 0) > 1 ? ` on ${pod.node_id} GPU ${pod.index}` : ""}${pod.reading === "gpu" ? " (whole GPU)" : ""}`,
+    name: `${pod.pod}${(count.get(pod.pod) ?? 0) > 1 ? t` on ${pod.node_id} GPU ${pod.index}` : ""}${pod.reading === "gpu" ? t` (whole GPU)` : ""}`,
     names: [pod.namespace, pod.pod, pod.node_id, String(pod.index)],
     totalMb: pod.reading === "own" ? pod.memory_given_mb : null,
     points: pod.points,

@@ -4,12 +4,16 @@ import {
   gridSize,
   isAbout,
   MAXIMIZE_LOAD,
+  FIRST_DRAFT,
   readDraft,
+  uploadOf,
   valueAt,
   valuesOf,
   withGoals,
+  withMoved,
   withObjective,
   withTurns,
+  withUpload,
   withValue,
   writeDraft,
 } from "./draft";
@@ -23,6 +27,14 @@ test("a file survives either form", () => {
 
   expect(readDraft(writeDraft(draft, "yaml")).draft).toEqual(draft);
   expect(readDraft(writeDraft(draft, "json")).draft).toEqual(draft);
+});
+
+test("a parameter is moved by one place, and not beyond the ends", () => {
+  const values = { tp: [1], slots: [2], batch: [3] };
+
+  expect(Object.keys(withMoved(values, "slots", -1))).toEqual(["slots", "tp", "batch"]);
+  expect(Object.keys(withMoved(values, "slots", 1))).toEqual(["tp", "batch", "slots"]);
+  expect(withMoved(values, "batch", 1)).toBe(values);
 });
 
 test("what is no object is refused with a reason", () => {
@@ -91,4 +103,17 @@ test("a problem is told at its field", () => {
   expect(isAbout("$.parameters.slots[0]", "parameters.slots")).toBe(true);
   expect(isAbout("$.parameters.slots-max", "parameters.slots")).toBe(false);
   expect(isAbout(null, "task_name")).toBe(false);
+});
+
+test("an uploaded file takes the place of made prompts, and gives it back", () => {
+  const chosen = withUpload(FIRST_DRAFT, "chats", "dataset");
+  const traced = withUpload(chosen, "t", "trace");
+  const made = withUpload(traced, "", "dataset");
+
+  expect(uploadOf(chosen)).toBe("chats");
+  expect(valueAt(chosen, "benchmark.traffic_scenarios")).toEqual(["dataset"]);
+  expect(valueAt(traced, "benchmark.dataset")).toBeUndefined();
+  expect(valueAt(traced, "benchmark.trace")).toEqual({ upload: "t" });
+  expect(uploadOf(made)).toBe("");
+  expect(valueAt(made, "benchmark.traffic_scenarios")).toEqual(["D(100,40)"]);
 });

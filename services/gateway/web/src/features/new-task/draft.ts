@@ -1,5 +1,6 @@
+import { t } from "@lingui/core/macro";
 import { parse, stringify } from "yaml";
-import type { TaskFile } from "@schemas/messages";
+import type { DatasetKind, TaskFile } from "@schemas/messages";
 
 export type Format = "yaml" | "json";
 
@@ -17,7 +18,7 @@ export function readDraft(text: string): Read {
     return { draft: null, error: error instanceof Error ? error.message : String(error) };
   }
   if (typeof document !== "object" || document === null || Array.isArray(document)) {
-    return { draft: null, error: "expected an object with task_name, model, base_runtime ..." };
+    return { draft: null, error: t`expected an object with task_name, model, base_runtime ...` };
   }
   return { draft: document as Draft, error: null };
 }
@@ -108,6 +109,24 @@ export function withTurns(draft: Draft, turns: number | undefined): Draft {
   );
 }
 
+const MADE_SCENARIOS = ["D(100,40)"];
+
+/** The uploaded file that the load is made of; empty: none. */
+export function uploadOf(draft: Draft): string {
+  return textAt(draft, "benchmark.dataset.upload") || textAt(draft, "benchmark.trace.upload");
+}
+
+/** An uploaded file is sent by the scenario of its kind; without one prompts are made again. */
+export function withUpload(draft: Draft, name: string, kind: DatasetKind): Draft {
+  const other = kind === "dataset" ? "trace" : "dataset";
+  const changes: [path: string, value: unknown][] = [
+    [`benchmark.${other}`, undefined],
+    [`benchmark.${kind}`, name === "" ? undefined : { upload: name }],
+    ["benchmark.traffic_scenarios", name === "" ? MADE_SCENARIOS : [kind]],
+  ];
+  return changes.reduce((changed, [path, value]) => withValue(changed, path, value), draft);
+}
+
 function isObject(value: unknown): value is Draft {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
@@ -141,6 +160,16 @@ export function gridSize(parameters: unknown, rows = 0): number | null {
     size *= values.length;
   }
   return size;
+}
+
+/** With one key a place earlier (-1) or later (1): the last one changes first in a grid. */
+export function withMoved(values: Draft, key: string, by: -1 | 1): Draft {
+  const entries = Object.entries(values);
+  const from = entries.findIndex(([name]) => name === key);
+  const [moved, other] = [entries[from], entries[from + by]];
+  if (!moved || !other) return values;
+  [entries[from], entries[from + by]] = [other, moved];
+  return Object.fromEntries(entries);
 }
 
 /** The part of a problem's path ("$.parameters.slots[0]") that names this field. */

@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Button, FileButton, SegmentedControl, Textarea } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
@@ -40,17 +42,17 @@ function Editor({ first }: { first: Draft }) {
   const format = formatOf(text);
   const [settled] = useDebouncedValue(text, SETTLE_MS);
   // Before it is known who asks, there is no word that a login's changes have to carry.
-  const plan = useQuery(planOptions(me ? readDraft(settled).draft : null));
+  const plan = useQuery(planOptions(me ? readDraft(settled).draft : null, namespace));
   const problem = plan.error instanceof ApiError ? plan.error.problem : null;
   const submission = useSubmitTask(
     namespace,
     (task) => void navigate({ pathname: paths.task(task.task_id), search }),
   );
-  const mayNot = me?.role === "viewer" ? "Your token is read-only" : null;
+  const mayNot = me?.role === "viewer" ? t`Your token is read-only` : null;
   const isReady = plan.data !== undefined && plan.data.missing.length === 0 && settled === text;
   return (
     <Page
-      title="New task"
+      title={t`New task`}
       actions={
         <Button
           size="xs"
@@ -59,11 +61,15 @@ function Editor({ first }: { first: Draft }) {
           loading={submission.isPending}
           onClick={() => read.draft && submission.mutate(read.draft)}
         >
-          Submit
+          <Trans>Submit</Trans>
         </Button>
       }
     >
-      {mayNot && <p className="dim">{mayNot}: only a submitter or an admin can submit tasks.</p>}
+      {mayNot && (
+        <p className="dim">
+          <Trans>{mayNot}: only a submitter or an admin can submit tasks.</Trans>
+        </p>
+      )}
       {submission.error && <Failure error={submission.error} />}
       <div className={classes.columns}>
         <div>
@@ -74,7 +80,9 @@ function Editor({ first }: { first: Draft }) {
               onChange={(draft) => setText(writeDraft(draft, format))}
             />
           ) : (
-            <p className="dim">The form is back once the file can be parsed.</p>
+            <p className="dim">
+              <Trans>The form is back once the file can be parsed.</Trans>
+            </p>
           )}
         </div>
         <div className={classes.side}>
@@ -82,7 +90,7 @@ function Editor({ first }: { first: Draft }) {
           <div className={classes.tools}>
             <SegmentedControl
               size="xs"
-              aria-label="File format"
+              aria-label={t`File format`}
               data={[
                 { value: "yaml", label: "YAML" },
                 { value: "json", label: "JSON" },
@@ -96,13 +104,13 @@ function Editor({ first }: { first: Draft }) {
             >
               {(props) => (
                 <Button size="xs" variant="default" {...props}>
-                  Open file
+                  <Trans>Open file</Trans>
                 </Button>
               )}
             </FileButton>
           </div>
           <Textarea
-            aria-label="Task file"
+            aria-label={t`Task file`}
             autosize
             minRows={16}
             maxRows={36}

@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import type { AvailabilityView, Reason } from "@schemas/messages";
 import { groupBy } from "@/lib/group-by";
 
@@ -20,7 +21,7 @@ export function reasonSentences({
   return inOrder.map(
     ({ first, more }) =>
       first.message +
-      (more > 0 ? `, and ${more} more ${noun(first, more)} with the same reason` : ""),
+      (more > 0 ? t`, and ${more} more ${noun(first, more)} with the same reason` : ""),
   );
 }
 

@@ -1,14 +1,19 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Table, UnstyledButton } from "@mantine/core";
 import { useQueries, useQuery } from "@tanstack/react-query";
-import type { ReservationView } from "@schemas/messages";
+import type { Explanation, ReservationView } from "@schemas/messages";
 import { Empty, Loaded, Page } from "@/components/page";
 import { isOverQuota } from "@/domain/blockers";
+import { holderOf } from "@/domain/holder";
 import { holdingOptions } from "@/lib/api/get-holding";
 import { duration, fullMoment, moment, roughly, secondsSince, useNow } from "@/lib/time";
 import { UNKNOWN } from "@/lib/units";
 import { useNamespace, useUrlState } from "@/lib/url-state";
 import { explanationOptions } from "./api/get-explanation";
 import { queueOptions } from "./api/get-queue";
+import { agendaOf } from "./agenda";
+import { Agenda } from "./components/agenda";
 import { BlockedBy } from "./components/blocked-by";
 import { WhyWaiting } from "./components/why-waiting";
 import { requestText } from "@/domain/request-words";
@@ -22,48 +27,86 @@ export function QueuePage() {
   const [namespace] = useNamespace();
   const queue = useQuery(queueOptions(namespace));
   return (
-    <Page title="Queue">
+    <Page title={t`Queue`}>
       <Loaded query={queue}>
-        {(waiting) =>
-          waiting.length === 0 ? (
-            <Empty title="No waiting requests">
-              Every request {namespace && `of ${namespace} `}has its GPUs.{" "}
-              <code>gpusteward reserve --gpus 1</code> requests some.
-            </Empty>
-          ) : (
-            <QueueTable waiting={waiting} />
-          )
-        }
+        {(waiting) => <Queue waiting={waiting} namespace={namespace} />}
       </Loaded>
     </Page>
   );
 }
 
-function QueueTable({ waiting }: { waiting: ReservationView[] }) {
-  const [opened, setOpened] = useUrlState("open", "");
+function Queue({ waiting, namespace }: { waiting: ReservationView[]; namespace: string }) {
   const now = useNow();
   const holding = useQuery(holdingOptions).data;
   const explanations = useQueries({
     queries: waiting
       .slice(0, MOST_EXPLAINED)
       .map(({ reservation_id: id }) => ({ ...explanationOptions(id), refetchInterval: SLOW_MS })),
-  });
+  }).map(({ data }) => data);
+  const ofNamespace = [...(holding?.values() ?? [])].filter(
+    (reservation) => !namespace || reservation.namespace === namespace,
+  );
+  const starts = waiting.map((of, index) => ({ of, at: explanations[index]?.expected_start_at }));
+  const entries = agendaOf(ofNamespace, starts, now);
   return (
-    <Table verticalSpacing={4} aria-label="Waiting requests" className={classes.queue}>
+    <>
+      {waiting.length === 0 ? (
+        <Empty title={t`No waiting requests`}>
+          {namespace
+            ? t`Every request of ${namespace} has its GPUs.`
+            : t`Every request has its GPUs.`}{" "}
+          <Trans>
+            <code>gpusteward reserve --gpus 1</code> requests some.
+          </Trans>
+        </Empty>
+      ) : (
+        <QueueTable waiting={waiting} explanations={explanations} holding={holding} />
+      )}
+      {(waiting.length > 0 || entries.length > 0) && <Agenda entries={entries} now={now} />}
+    </>
+  );
+}
+
+interface QueueTableProps {
+  waiting: ReservationView[];
+  /** Of the first of them, in their order. */
+  explanations: (Explanation | undefined)[];
+  holding: ReadonlyMap<string, ReservationView> | undefined;
+}
+
+function QueueTable({ waiting, explanations, holding }: QueueTableProps) {
+  const [opened, setOpened] = useUrlState("open", "");
+  const now = useNow();
+  return (
+    <Table verticalSpacing={4} aria-label={t`Waiting requests`} className={classes.queue}>
       <Table.Thead>
         <Table.Tr>
-          <Table.Th className="number">Position</Table.Th>
-          <Table.Th>Holder</Table.Th>
-          <Table.Th>Request</Table.Th>
-          <Table.Th className="number">Waiting for</Table.Th>
-          <Table.Th>Expected start</Table.Th>
-          <Table.Th>Blocked by</Table.Th>
-          <Table.Th>Reason</Table.Th>
+          <Table.Th className="number">
+            <Trans>Position</Trans>
+          </Table.Th>
+          <Table.Th>
+            <Trans>Holder</Trans>
+          </Table.Th>
+          <Table.Th>
+            <Trans>Request</Trans>
+          </Table.Th>
+          <Table.Th className="number">
+            <Trans>Waiting for</Trans>
+          </Table.Th>
+          <Table.Th>
+            <Trans>Expected start</Trans>
+          </Table.Th>
+          <Table.Th>
+            <Trans>Blocked by</Trans>
+          </Table.Th>
+          <Table.Th>
+            <Trans>Reason</Trans>
+          </Table.Th>
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
         {waiting.map((reservation, index) => {
-          const explanation = explanations[index]?.data;
+          const explanation = explanations[index];
           const isOpen = opened === reservation.reservation_id;
           return [
             <Table.Tr key={reservation.reservation_id}>
@@ -79,9 +122,11 @@ function QueueTable({ waiting }: { waiting: ReservationView[] }) {
                   aria-expanded={isOpen}
                   onClick={() => setOpened(isOpen ? "" : reservation.reservation_id)}
                 >
-                  {reservation.holder || reservation.reservation_id.slice(-12)}
+                  {holderOf(reservation.holder).name || reservation.reservation_id.slice(-12)}
                 </UnstyledButton>{" "}
-                <span className="dim">{reservation.namespace}</span>
+                <span className="dim">
+                  {[reservation.requester, reservation.namespace].filter(Boolean).join(", ")}
+                </span>
               </Table.Td>
               <Table.Td>{requestText(reservation.request)}</Table.Td>
               <Table.Td className="number" title={fullMoment(reservation.requested_at)}>
@@ -112,5 +157,5 @@ function QueueTable({ waiting }: { waiting: ReservationView[] }) {
 
 function startText(startAt: string | null | undefined, now: number): string {
   if (!startAt) return UNKNOWN;
-  return `${moment(startAt, now)}, in about ${roughly(Math.max(0, -(secondsSince(startAt, now) ?? 0)))}`;
+  return t`${moment(startAt, now)}, in about ${roughly(Math.max(0, -(secondsSince(startAt, now) ?? 0)))}`;
 }

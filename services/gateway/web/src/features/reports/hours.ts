@@ -1,4 +1,11 @@
-import { noLessThan } from "@/lib/units";
+/** Of hours and costs, two decimals: a hundredth says no more than that there was some. */
+const TWO_DECIMALS = new Intl.NumberFormat("en-US", {
+  minimumFractionDigits: 2,
+  maximumFractionDigits: 2,
+});
+const LEAST = 0.005;
 
-/** GPU hours in a table: a thousandth says no more than that there were some. */
-export const hoursOf = (hours: number) => noLessThan(0.001, hours);
+export function hoursOf(hours: number | null | undefined): string {
+  if (hours === null || hours === undefined) return "–";
+  return hours > 0 && hours < LEAST ? "< 0.01" : TWO_DECIMALS.format(hours);
+}

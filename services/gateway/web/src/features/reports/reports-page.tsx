@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import { Select } from "@mantine/core";
 import { Page } from "@/components/page";
 import { useNow } from "@/lib/time";
@@ -5,6 +6,7 @@ import { rangeWords } from "@/lib/time-range";
 import { useNamespace, useUrlState } from "@/lib/url-state";
 import { FailuresReport } from "./components/failures-report";
 import { MyUsage } from "./components/my-usage";
+import { PeopleReport } from "./components/people-report";
 import { UsageReport } from "./components/usage-report";
 import { WaitsReport } from "./components/waits-report";
 import { WasteReport } from "./components/waste-report";
@@ -20,13 +22,13 @@ export function ReportsPage() {
   const scope = { startAt, namespace };
   return (
     <Page
-      title="Reports"
+      title={t`Reports`}
       actions={
         <>
           <Select
             size="xs"
             w={110}
-            aria-label="Report period"
+            aria-label={t`Report period`}
             data={REPORT_RANGES.map((value) => ({ value, label: rangeWords(value) }))}
             value={range}
             allowDeselect={false}
@@ -35,8 +37,11 @@ export function ReportsPage() {
           <Select
             size="xs"
             w={150}
-            aria-label="Usage by"
-            data={Object.entries(BY_WORDS).map(([value, word]) => ({ value, label: `by ${word}` }))}
+            aria-label={t`Usage by`}
+            data={Object.entries(BY_WORDS).map(([value, word]) => ({
+              value,
+              label: t`by ${word}`,
+            }))}
             value={by}
             allowDeselect={false}
             onChange={(value) => value && setBy(value)}
@@ -46,6 +51,7 @@ export function ReportsPage() {
     >
       <MyUsage startAt={startAt} />
       <UsageReport scope={scope} by={by} />
+      {by !== "person" && <PeopleReport scope={scope} />}
       <WasteReport scope={scope} />
       <WaitsReport scope={scope} />
       <FailuresReport scope={scope} />

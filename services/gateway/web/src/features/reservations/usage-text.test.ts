@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { ReservationView } from "@schemas/messages";
-import { devicesText, rangesOf, usageText } from "./usage-text";
+import { rangesOf } from "@/lib/ranges";
+import { devicesText, usageText } from "./usage-text";
 
 const reservation = (...places: [string, number][]) =>
   ({

@@ -1,5 +1,6 @@
 import type { ReservationView } from "@schemas/messages";
 import { groupBy } from "@/lib/group-by";
+import { rangesOf } from "@/lib/ranges";
 
 /** What a shell on each node is told, so that a program there sees the reserved GPUs alone. */
 export function usageText({ devices }: ReservationView): string {
@@ -20,15 +21,4 @@ export function devicesText({ devices, node_ids: nodes }: ReservationView): stri
   return [...groupBy(devices, ({ node_id }) => node_id)]
     .map(([node, ofNode]) => `${node}: ${rangesOf(ofNode.map(({ index }) => index))}`)
     .join("; ");
-}
-
-/** `0-3, 6` of ascending numbers that follow each other. */
-export function rangesOf(numbers: number[]): string {
-  const ranges: [number, number][] = [];
-  for (const number of numbers.toSorted((a, b) => a - b)) {
-    const last = ranges.at(-1);
-    if (last && number <= last[1] + 1) last[1] = number;
-    else ranges.push([number, number]);
-  }
-  return ranges.map(([from, to]) => (from === to ? `${from}` : `${from}-${to}`)).join(", ");
 }

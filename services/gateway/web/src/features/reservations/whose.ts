@@ -1,9 +1,10 @@
+import { t } from "@lingui/core/macro";
 import type { Me, ReservationView } from "@schemas/messages";
 
 export const WHOSE = [
-  { value: "mine", label: "Mine" },
-  { value: "team", label: "My namespaces" },
-  { value: "all", label: "All" },
+  { value: "mine", label: t`Mine` },
+  { value: "team", label: t`My namespaces` },
+  { value: "all", label: t`All` },
 ];
 
 /** Those that this person asked for, those of their namespaces, or all; who ends first comes first. */

@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import {
   type ExperimentDetail,
   type ExperimentState,
@@ -12,18 +13,18 @@ import { roughly } from "@/lib/time";
 import { number, withUnit } from "@/lib/units";
 
 const OBJECTIVES: Record<Objective, { word: string; unit: string; isSmallerBetter: boolean }> = {
-  maximize_goodput: { word: "max goodput per GPU", unit: "req/s", isSmallerBetter: false },
+  maximize_goodput: { word: t`max goodput per GPU`, unit: "req/s", isSmallerBetter: false },
   maximize_throughput: {
-    word: "max total throughput per GPU",
+    word: t`max total throughput per GPU`,
     unit: "tok/s",
     isSmallerBetter: false,
   },
-  maximize_tokens_per_joule: { word: "tokens per joule", unit: "tok/J", isSmallerBetter: false },
-  minimize_cost: { word: "cost of a million output tokens", unit: "", isSmallerBetter: true },
-  minimize_latency: { word: "mean e2e latency", unit: "s", isSmallerBetter: true },
-  minimize_ttft: { word: "mean ttft", unit: "s", isSmallerBetter: true },
-  maximize_load: { word: "max load", unit: "requests", isSmallerBetter: false },
-  minimize_tpot: { word: "mean tpot", unit: "s", isSmallerBetter: true },
+  maximize_tokens_per_joule: { word: t`tokens per joule`, unit: "tok/J", isSmallerBetter: false },
+  minimize_cost: { word: t`cost of a million output tokens`, unit: "", isSmallerBetter: true },
+  minimize_latency: { word: t`mean e2e latency`, unit: "s", isSmallerBetter: true },
+  minimize_ttft: { word: t`mean ttft`, unit: "s", isSmallerBetter: true },
+  maximize_load: { word: t`max load`, unit: "requests", isSmallerBetter: false },
+  minimize_tpot: { word: t`mean tpot`, unit: "s", isSmallerBetter: true },
 };
 
 /** Of the scores of these experiments, which may bear the SLO's penalty. */
@@ -37,7 +38,7 @@ export function objectiveOf(objective: Objective, experiments: ExperimentDetail[
     ...(boundary ? { unit: LOAD_UNITS[boundary.load] } : {}),
   };
   const isPenalized = experiments.some((experiment) => experiment.slo?.penalty);
-  return isPenalized ? { ...scale, word: `${scale.word} with the SLO's penalty` } : scale;
+  return isPenalized ? { ...scale, word: t`${scale.word} with the SLO's penalty` } : scale;
 }
 
 export function scoreText(objective: Objective, experiment: ExperimentDetail): string {
@@ -74,8 +75,12 @@ export function taskSums(task: TaskView): Sums {
   };
 }
 
+/** How much of what it may try has ended. */
+export const endedPercent = ({ done, failed, total }: Sums) =>
+  (100 * (done + failed)) / Math.max(1, total);
+
 /** "of 24", or of a search "of at most 50". */
-export const ofTotal = ({ total, isAtMost }: Sums) => `of ${isAtMost ? "at most " : ""}${total}`;
+export const ofTotal = ({ total, isAtMost }: Sums) => t`of ${isAtMost ? t`at most ` : ""}${total}`;
 
 /** "4 × Simulated H200": how many each experiment has, and of which model. */
 export function gpusText(experiments: ExperimentDetail[]): string | null {
@@ -89,7 +94,7 @@ export function gpusText(experiments: ExperimentDetail[]): string | null {
       )
       .join("; ");
   return experiments.length > 0
-    ? `${alternatives(experiments.map((experiment) => experiment.request.gpus ?? 1))} asked for`
+    ? t`${alternatives(experiments.map((experiment) => experiment.request.gpus ?? 1))} asked for`
     : null;
 }
 
@@ -146,10 +151,10 @@ export function rankExperiments(
 export function otherSetting(best: ExperimentDetail, experiment: ExperimentDetail): string | null {
   const isLimitVaried = Object.keys(best.parameters).some((name) => name.endsWith("power_limit_w"));
   const aspects = ({ run }: ExperimentDetail): [string, string][] => [
-    ["GPU model", run.setting.gpu_models.join(", ")],
-    ["GPU memory in MB", run.setting.memory_total_mb.join(", ")],
-    ["MIG profile", run.setting.mig_profiles.join(", ")],
-    ["power limit in W", isLimitVaried ? "" : run.setting.power_limits_w.join(", ")],
+    [t`GPU model`, run.setting.gpu_models.join(", ")],
+    [t`GPU memory in MB`, run.setting.memory_total_mb.join(", ")],
+    [t`MIG profile`, run.setting.mig_profiles.join(", ")],
+    [t`power limit in W`, isLimitVaried ? "" : run.setting.power_limits_w.join(", ")],
     ["driver", run.setting.driver_versions.join(", ")],
     ["image", run.image_digest.slice(0, 19)],
   ];
@@ -196,8 +201,8 @@ export function leadWords(
     leadPercent(objective, other, score),
   ];
   if (lead === null || behind === null) return null;
-  if (lead >= 0) return `better by ${number(lead)} % than experiment ${second.ordinal}`;
-  return `experiment ${second.ordinal} scores better by ${number(behind)} %, but misses constraints that this one meets`;
+  if (lead >= 0) return t`better by ${number(lead)} % than experiment ${second.ordinal}`;
+  return t`experiment ${second.ordinal} scores better by ${number(behind)} %, but misses constraints that this one meets`;
 }
 
 /** By how much of the second's score the first is better, in percent. */
@@ -217,15 +222,15 @@ export function spendingFacts({
   const hours =
     gpuHours >= 0.1
       ? `${gpuHours.toFixed(2)} GPU-hours`
-      : `${(gpuHours * 3600).toFixed(0)} GPU-seconds`;
+      : t`${(gpuHours * 3600).toFixed(0)} GPU-seconds`;
   const cost = spending.cost === null ? "" : `, ${spending.cost.toFixed(2)} ${spending.currency}`;
-  const facts: [string, string][] = [["GPUs held", `${hours}${cost}`]];
+  const facts: [string, string][] = [[t`GPUs held`, `${hours}${cost}`]];
   if (finished_at === null)
     facts.push([
-      "time left",
+      t`time left`,
       spending.seconds_left === null
-        ? "unknown until the first success"
-        : `about ${roughly(spending.seconds_left)}`,
+        ? t`unknown until the first success`
+        : t`about ${roughly(spending.seconds_left)}`,
     ]);
   return facts;
 }

@@ -1,10 +1,12 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Button, MultiSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { Link } from "react-router";
 import { type ExperimentDetail, TaskState, type TaskView } from "@schemas/messages";
+import { codeWord } from "@/domain/code-words";
 import { DataTable, type Column } from "@/components/data-table";
-import { Meter } from "@/components/meter";
 import { Empty, Loaded, Page } from "@/components/page";
 import { RunState } from "@/components/run-state";
 import { SimulatedBadge } from "@/components/simulated-badge";
@@ -16,7 +18,9 @@ import { paths } from "@/lib/paths";
 import { moment } from "@/lib/time";
 import { percent, UNKNOWN } from "@/lib/units";
 import { useNamespace, useSharedSearch, useUrlState } from "@/lib/url-state";
-import { gpusText, scoreText, objectiveOf, ofTotal, taskSums } from "./task-sums";
+import { SavedViews } from "./components/saved-views";
+import { TaskProgress } from "./components/task-progress";
+import { gpusText, scoreText, objectiveOf } from "./task-sums";
 
 export function TasksPage() {
   const search = useSharedSearch();
@@ -30,7 +34,11 @@ export function TasksPage() {
     () => groupBy(experiments.data?.experiments ?? [], (experiment) => experiment.task_id),
     [experiments.data],
   );
-  const columns = useColumns(byTask, search);
+  const simulated = (experiments.data?.experiments ?? []).flatMap(({ gpu_info: info }) =>
+    info ? [info.simulated] : [],
+  );
+  const isMixed = new Set(simulated).size > 1;
+  const columns = useColumns(byTask, search, isMixed);
   const fits = (task: TaskView) =>
     words
       .toLowerCase()
@@ -40,28 +48,54 @@ export function TasksPage() {
       );
   return (
     <Page
-      title="Tasks"
+      title={t`Tasks`}
+      aside={!isMixed && simulated[0] && <SimulatedBadge />}
       actions={
         <>
           <TextInput
             size="xs"
-            aria-label="Filter by name, description or namespace"
-            placeholder="Filter tasks"
+            aria-label={t`Filter by name, description or namespace`}
+            placeholder={t`Filter tasks`}
             value={words}
             onChange={(event) => setWords(event.currentTarget.value)}
           />
           <MultiSelect
             size="xs"
             miw={150}
-            aria-label="States"
-            placeholder={states ? undefined : "All states"}
+            aria-label={t`States`}
+            placeholder={states ? undefined : t`All states`}
             clearable
             data={TaskState}
             value={states ? states.split(",") : []}
             onChange={(chosen) => setStates(chosen.join(","))}
           />
+          <SavedViews page="tasks" />
+          <Button
+            size="xs"
+            variant="default"
+            component={Link}
+            to={{ pathname: paths.measure(), search }}
+          >
+            <Trans>Measure a server</Trans>
+          </Button>
+          <Button
+            size="xs"
+            variant="default"
+            component={Link}
+            to={{ pathname: paths.leaderboard(), search }}
+          >
+            <Trans>Leaderboard</Trans>
+          </Button>
+          <Button
+            size="xs"
+            variant="default"
+            component={Link}
+            to={{ pathname: paths.comparison(), search }}
+          >
+            <Trans>Compare</Trans>
+          </Button>
           <Button size="xs" component={Link} to={{ pathname: paths.newTask(), search }}>
-            New task
+            <Trans>New task</Trans>
           </Button>
         </>
       }
@@ -72,19 +106,24 @@ export function TasksPage() {
           if (shown.length > 0) {
             return (
               <DataTable
-                label="Tasks"
+                label={t`Tasks`}
                 columns={columns}
                 rows={shown}
                 rowKey={(task) => task.task_id}
+                rowLink={(task) => ({ pathname: paths.task(task.task_id), search })}
               />
             );
           }
           return states || words ? (
-            <Empty title="No matching tasks">Remove a filter.</Empty>
+            <Empty title={t`No matching tasks`}>
+              <Trans>Remove a filter.</Trans>
+            </Empty>
           ) : (
-            <Empty title="No tasks yet">
-              <Link to={{ pathname: paths.newTask(), search }}>Create one</Link>, or run{" "}
-              <code>gpusteward run schemas/examples/simulated-quick.json</code>.
+            <Empty title={t`No tasks yet`}>
+              <Trans>
+                <Link to={{ pathname: paths.newTask(), search }}>Create one</Link>, or run{" "}
+                <code>gpusteward run schemas/examples/simulated-quick.json</code>.
+              </Trans>
             </Empty>
           );
         }}
@@ -93,12 +132,16 @@ export function TasksPage() {
   );
 }
 
-function useColumns(byTask: Map<string, ExperimentDetail[]>, search: string): Column<TaskView>[] {
+function useColumns(
+  byTask: Map<string, ExperimentDetail[]>,
+  search: string,
+  isMixed: boolean,
+): Column<TaskView>[] {
   const live = useLiveProgress();
   return useMemo(
     () => [
       {
-        name: "Task",
+        name: t`Task`,
         sortBy: (task) => task.task_name,
         cell: (task) => (
           <div style={{ minWidth: 160 }}>
@@ -108,19 +151,19 @@ function useColumns(byTask: Map<string, ExperimentDetail[]>, search: string): Co
         ),
       },
       {
-        name: "State",
+        name: t`State`,
         sortBy: (task) => task.state,
         cell: (task) => (
           <StateOfTask task={task} experiments={byTask.get(task.task_id) ?? []} live={live} />
         ),
       },
       {
-        name: "Progress",
-        unit: "done / running / waiting / failed",
+        name: t`Progress`,
+        unit: t`done / running / waiting / failed`,
         cell: (task) => <TaskProgress task={task} />,
       },
       {
-        name: "Best so far",
+        name: t`Best so far`,
         isNumber: true,
         cell: (task) => {
           const experiments = byTask.get(task.task_id) ?? [];
@@ -139,17 +182,17 @@ function useColumns(byTask: Map<string, ExperimentDetail[]>, search: string): Co
       },
       {
         name: "GPUs",
-        unit: "per experiment",
-        cell: (task) => <TaskGpus experiments={byTask.get(task.task_id) ?? []} />,
+        unit: t`per experiment`,
+        cell: (task) => <TaskGpus experiments={byTask.get(task.task_id) ?? []} isMixed={isMixed} />,
       },
       {
-        name: "Started",
+        name: t`Started`,
         sortBy: (task) => task.started_at,
         cell: (task) => moment(task.started_at),
       },
-      { name: "Namespace", sortBy: (task) => task.namespace, cell: (task) => task.namespace },
+      { name: t`Namespace`, sortBy: (task) => task.namespace, cell: (task) => task.namespace },
     ],
-    [byTask, live, search],
+    [byTask, isMixed, live, search],
   );
 }
 
@@ -170,7 +213,7 @@ function StateOfTask(props: {
         const phase = progress?.phase ?? experiment.attempts.at(-1)?.phase ?? experiment.state;
         return (
           <div key={experiment.experiment_id} className="dim">
-            #{experiment.ordinal} {phase.replaceAll("_", " ")}
+            #{experiment.ordinal} {codeWord(phase)}
             {progress && progress.fraction > 0 ? ` ${percent(progress.fraction * 100)}` : ""}
           </div>
         );
@@ -179,27 +222,13 @@ function StateOfTask(props: {
   );
 }
 
-function TaskProgress({ task }: { task: TaskView }) {
-  const sums = taskSums(task);
-  const { done, running, waiting, failed, total } = sums;
-  const part = (count: number) => count / Math.max(1, total);
-  return (
-    <div style={{ minWidth: 140 }}>
-      {done} / {running} / {waiting} / {failed}
-      <span className="dim"> {ofTotal(sums)}</span>
-      <Meter
-        label={`${done} ${ofTotal(sums)} done, ${failed} failed`}
-        parts={[
-          { share: part(done), series: 3, title: `${done} done` },
-          { share: part(running), series: 1, title: `${running} running` },
-          { share: part(failed), series: 2, title: `${failed} failed or cancelled` },
-        ]}
-      />
-    </div>
-  );
+interface TaskGpusProps {
+  experiments: ExperimentDetail[];
+  /** Some are simulated and some are not: it is said of each. */
+  isMixed: boolean;
 }
 
-function TaskGpus({ experiments }: { experiments: ExperimentDetail[] }) {
+function TaskGpus({ experiments, isMixed }: TaskGpusProps) {
   const text = gpusText(experiments);
   if (!text) return UNKNOWN;
   const monitored = experiments.filter((experiment) => experiment.state === "succeeded").length;
@@ -207,11 +236,11 @@ function TaskGpus({ experiments }: { experiments: ExperimentDetail[] }) {
     <>
       <span className="nowrap">
         {text}{" "}
-        {experiments.some((experiment) => experiment.gpu_info?.simulated) && <SimulatedBadge />}
+        {isMixed && experiments.some(({ gpu_info: info }) => info?.simulated) && <SimulatedBadge />}
       </span>
       {monitored > 0 && (
-        <div className="dim nowrap" title="GPU measurements are stored for these experiments">
-          ∿ monitored: {monitored}
+        <div className="dim nowrap" title={t`GPU measurements are stored for these experiments`}>
+          <Trans>∿ monitored: {monitored}</Trans>
         </div>
       )}
     </>

@@ -31,6 +31,7 @@ const verdict: TrustVerdict = {
   incomplete_because: "",
   front: [],
   order: [],
+  engines: [],
 };
 
 test("a winner is told with its lead, its runs and their noise", () => {
@@ -55,4 +56,24 @@ test("what is not decided is told with its reason, and no lead", () => {
   expect(trustWords({ ...verdict, order })).toMatch(
     /^not decided: experiment 5 may be better \(the load generator's own time \(by 15 % at most\)\); measured 4 times/,
   );
+});
+
+test("engines of one task are told apart by more than the noise, or not", () => {
+  const engine = { runtime_image_tag: "v1", model: null, ordinal: 2, runs: 2, mean_score: 1 };
+  const engines = [
+    {
+      ...engine,
+      base_runtime: "sglang",
+      behind_percent: 0,
+      noise_percent: null,
+      is_decided: false,
+    },
+    { ...engine, base_runtime: "vllm", behind_percent: 22, noise_percent: 3, is_decided: true },
+    { ...engine, base_runtime: "lmdeploy", behind_percent: 1, noise_percent: 3, is_decided: false },
+  ];
+
+  const words = trustWords({ ...verdict, engines });
+
+  expect(words).toContain("beats vllm v1 by 22 % (noise 3 %)");
+  expect(words).toContain("cannot be told from lmdeploy v1 (noise 3 %)");
 });

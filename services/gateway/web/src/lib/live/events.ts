@@ -2,6 +2,7 @@ import { useSyncExternalStore } from "react";
 import type { Query, QueryClient } from "@tanstack/react-query";
 import * as endpoints from "@schemas/endpoints";
 import type { StoredEvent } from "@schemas/messages";
+import { pause } from "../pause";
 import { openLiveSocket, type Connection } from "./socket";
 import { aboutTopic, staleAfter, type Topic } from "../topics";
 
@@ -43,22 +44,33 @@ export function onEvent(listener: Listener): () => void {
 }
 
 const GATHER_MS = 200;
+const ANSWERED_WITHIN_MS = 5_000;
 
 const isRefreshed = (query: Query) =>
   query.observers.some(({ options }) => typeof options.refetchInterval === "number");
 
-/** Follows the platform's events and has what they concern asked anew, once for many. */
+/**
+ * Follows the platform's events and has what they concern asked anew: once for many, and not again before it is
+ * answered, since asking anew cuts off the question before.
+ */
 export function followEvents(client: QueryClient): () => void {
   let cursor: number | null = null;
   let wasOpen = false;
   const stale = new Set<Topic>();
-  let timer: ReturnType<typeof setTimeout> | undefined;
+  let timer: ReturnType<typeof setTimeout> | undefined; // also while what it asked is not answered
+  let isClosed = false;
 
-  function refresh(): void {
-    timer = undefined;
+  async function refresh(): Promise<void> {
     const topics = [...stale];
     stale.clear();
-    for (const topic of topics) void client.invalidateQueries(aboutTopic(topic));
+    const answered = topics.map((topic) => client.invalidateQueries(aboutTopic(topic)));
+    await Promise.race([Promise.allSettled(answered), pause(ANSWERED_WITHIN_MS)]);
+    timer = undefined;
+    refreshSoon();
+  }
+
+  function refreshSoon(): void {
+    if (stale.size > 0 && !isClosed) timer ??= setTimeout(() => void refresh(), GATHER_MS);
   }
 
   const socket = openLiveSocket<LiveEvent>({
@@ -69,7 +81,7 @@ export function followEvents(client: QueryClient): () => void {
       setLiveStatus({ heardAt: Date.now() });
       for (const tell of listeners) tell(event);
       for (const topic of event.cursor === null ? [] : staleAfter(event.type)) stale.add(topic);
-      if (stale.size > 0) timer ??= setTimeout(refresh, GATHER_MS);
+      refreshSoon();
     },
     onConnection(connection, retryAt) {
       setLiveStatus({ connection, retryAt });
@@ -81,6 +93,7 @@ export function followEvents(client: QueryClient): () => void {
     },
   });
   return () => {
+    isClosed = true;
     clearTimeout(timer);
     socket.close();
   };

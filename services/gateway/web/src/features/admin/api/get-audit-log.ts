@@ -4,21 +4,26 @@ import { api } from "@/lib/api-client";
 
 const REFRESH_MS = 5_000;
 
+/** Empty: all. */
 export interface AuditFilter {
   caller: string;
-  path: string;
+  about: string;
   kind: string;
+  action: string;
+  result: string;
 }
 
-export const auditLogOptions = ({ caller, path, kind }: AuditFilter) =>
+export const auditLogOptions = (filter: AuditFilter) =>
   infiniteQueryOptions({
-    queryKey: ["audit", caller, path, kind],
+    queryKey: ["audit", filter],
     queryFn: ({ signal, pageParam }) =>
       api(endpoints.listChanges, {
         query: {
-          caller: caller || null,
-          path: path || null,
-          kind: kind || null,
+          caller: filter.caller || null,
+          about: filter.about || null,
+          kind: filter.kind || null,
+          action: filter.action || null,
+          result: filter.result || null,
           limit: 100,
           cursor: pageParam,
         },

@@ -2,14 +2,17 @@ import { infiniteQueryOptions } from "@tanstack/react-query";
 import * as endpoints from "@schemas/endpoints";
 import { api } from "@/lib/api-client";
 
-export const decisionsOptions = (reservationId: string, afterId: number) =>
+const NEWEST = Number.MAX_SAFE_INTEGER;
+
+/** Newest first. */
+export const decisionsOptions = (reservationId: string) =>
   infiniteQueryOptions({
-    queryKey: ["decisions", reservationId, afterId],
+    queryKey: ["decisions", reservationId],
     queryFn: ({ signal, pageParam }) =>
       api(endpoints.listDecisions, {
-        query: { reservation_id: reservationId || null, after_id: pageParam, limit: 100 },
+        query: { reservation_id: reservationId || null, before_id: pageParam, limit: 50 },
         signal,
       }),
-    initialPageParam: afterId,
-    getNextPageParam: (last) => last.next_after_id,
+    initialPageParam: NEWEST,
+    getNextPageParam: (last) => last.next_before_id,
   });

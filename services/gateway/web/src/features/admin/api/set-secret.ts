@@ -1,6 +1,8 @@
+import { t } from "@lingui/core/macro";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import * as endpoints from "@schemas/endpoints";
 import { api } from "@/lib/api-client";
+import { showToast } from "@/lib/toasts";
 import { aboutTopic } from "@/lib/topics";
 
 interface SecretChange {
@@ -20,6 +22,9 @@ export function useSetSecret() {
         body: { value },
       }),
     gcTime: 0,
-    onSuccess: () => client.invalidateQueries(aboutTopic("secrets")),
+    onSuccess: (_, { name }) => {
+      showToast({ text: t`Set: secret ${name}` });
+      return client.invalidateQueries(aboutTopic("secrets"));
+    },
   });
 }

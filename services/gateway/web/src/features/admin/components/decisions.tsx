@@ -1,93 +1,119 @@
-import { Button, NumberInput, TextInput } from "@mantine/core";
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
+import { Button, Checkbox, Select, TextInput } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import type { DecisionRecord, Replay } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Empty, Failure, Loaded } from "@/components/page";
 import { StateMark } from "@/components/state-mark";
-import { fullMoment, moment, useNow } from "@/lib/time";
+import { When } from "@/components/when";
+import { holderOf } from "@/domain/holder";
 import { whole } from "@/lib/units";
 import { useUrlState } from "@/lib/url-state";
 import { decisionsOptions } from "../api/get-decisions";
+import { holderNamesOptions } from "../api/get-holder-names";
 import { useReplay } from "../api/replay-decisions";
+import { inputSentences, outcomeSentences } from "../decision-words";
 import { recordWords } from "../record-words";
 import classes from "./admin.module.css";
 
 const SETTLE_MS = 400;
+const REPLAYED = 100;
+const NO_NAMES: ReadonlyMap<string, string> = new Map();
 
-/** What the scheduler decided, on what, and whether the same rules decide so again. */
+/** What the scheduler decided and why, newest first, and whether the same rules decide so again. */
 export function Decisions() {
   const [reservation, setReservation] = useUrlState("reservation", "");
-  const [after, setAfter] = useUrlState("after", "0");
-  const [[reservationId, afterId]] = useDebouncedValue(
-    [reservation, Number(after) || 0] as const,
-    SETTLE_MS,
-  );
-  const decisions = useInfiniteQuery(decisionsOptions(reservationId, afterId));
+  const [isDetailed, setDetailed] = useUrlState("details", "");
+  const [reservationId] = useDebouncedValue(reservation, SETTLE_MS);
+  const decisions = useInfiniteQuery(decisionsOptions(reservationId));
+  const names = useQuery(holderNamesOptions).data ?? NO_NAMES;
   const replay = useReplay();
-  const now = useNow();
   const again = (from_id: number | null, limit: number) =>
     replay.mutate({ from_id, reservation_id: reservationId || null, limit });
   const columns: Column<DecisionRecord>[] = [
-    { name: "Number", isNumber: true, cell: (decision) => whole(decision.decision_id) },
+    { name: t`When`, cell: (decision) => <When at={decision.decided_at} /> },
     {
-      name: "When",
+      name: t`Decision`,
+      isLong: true,
       cell: (decision) => (
-        <time dateTime={decision.decided_at} title={fullMoment(decision.decided_at)}>
-          {moment(decision.decided_at, now)}
-        </time>
+        <Sentences
+          sentences={outcomeSentences(decision.outcomes, names)}
+          otherwise={recordWords(decision.outcomes) || t`nothing can be granted now`}
+        />
       ),
     },
     {
-      name: "Term",
-      title: "term of the leader that made the decision",
-      isNumber: true,
-      cell: (decision) => whole(decision.term),
+      name: t`Because`,
+      isLong: true,
+      cell: (decision) => (
+        <Sentences
+          sentences={inputSentences(decision.inputs, names)}
+          otherwise={t`readings of the fleet changed`}
+        />
+      ),
     },
+    ...(isDetailed ? detailColumns : []),
     {
-      name: "Inputs",
-      cell: (decision) =>
-        `${decision.keyframe ? "full state: " : ""}${recordWords(decision.inputs)}`,
-    },
-    { name: "Outcome", cell: (decision) => recordWords(decision.outcomes) || "no grant" },
-    {
-      name: "",
+      name: t`Check`,
       cell: (decision) => (
         <Button
           size="compact-xs"
           variant="default"
-          aria-label={`Replay decision ${decision.decision_id}`}
+          aria-label={t`Replay decision ${decision.decision_id}`}
           onClick={() => again(decision.decision_id, 1)}
         >
-          Replay
+          <Trans>Replay</Trans>
         </Button>
       ),
     },
   ];
+  const shown = decisions.data?.pages.flatMap((page) => page.decisions) ?? [];
+  const choices = [...names]
+    .map(([value, holder]) => ({
+      value,
+      label: `${holderOf(holder).name || "unnamed"} (…${value.slice(-8)})`,
+    }))
+    .slice(0, REPLAYED);
   return (
     <>
-      <div className={classes.filters}>
-        <TextInput
+      <div className="filters">
+        <Select
           size="xs"
-          label="Reservation ID"
-          value={reservation}
-          onChange={(event) => setReservation(event.currentTarget.value.trim())}
+          w={240}
+          label={t`Holder`}
+          placeholder={t`All holders`}
+          searchable
+          clearable
+          data={choices}
+          value={names.has(reservation) ? reservation : null}
+          onChange={(value) => setReservation(value ?? "")}
         />
-        <NumberInput
+        <Checkbox
           size="xs"
-          label="After number"
-          min={0}
-          allowDecimal={false}
-          value={Number(after) || 0}
-          onChange={(value) => setAfter(String(value || 0))}
+          label={t`Show numbers and ids`}
+          checked={isDetailed === "yes"}
+          onChange={(event) => setDetailed(event.currentTarget.checked ? "yes" : "")}
+          mb={6}
         />
+        {isDetailed && (
+          <TextInput
+            size="xs"
+            w={290}
+            label={t`Reservation ID`}
+            value={reservation}
+            onChange={(event) => setReservation(event.currentTarget.value.trim())}
+          />
+        )}
         <Button
           size="xs"
           variant="default"
           loading={replay.isPending}
-          onClick={() => again(afterId + 1, 100)}
+          disabled={shown.length === 0}
+          onClick={() => again(shown.at(-1)?.decision_id ?? null, shown.length)}
         >
-          Replay this range
+          <Trans>Replay these</Trans>
         </Button>
       </div>
       {replay.error && <Failure error={replay.error} />}
@@ -96,12 +122,12 @@ export function Decisions() {
         {({ pages }) => {
           const records = pages.flatMap((page) => page.decisions);
           return records.length === 0 ? (
-            <Empty title="No decisions recorded">
-              A decision is recorded whenever a request is granted or refused.
+            <Empty title={t`No decisions recorded`}>
+              <Trans>A decision is recorded whenever a request is granted or refused.</Trans>
             </Empty>
           ) : (
             <DataTable
-              label="Decisions"
+              label={t`Decisions`}
               columns={columns}
               rows={records}
               rowKey={(decision) => String(decision.decision_id)}
@@ -117,8 +143,43 @@ export function Decisions() {
           loading={decisions.isFetchingNextPage}
           onClick={() => void decisions.fetchNextPage()}
         >
-          Load later decisions
+          <Trans>Load older decisions</Trans>
         </Button>
+      )}
+    </>
+  );
+}
+
+/** On request: what replays and logs name a decision by. */
+const detailColumns: Column<DecisionRecord>[] = [
+  { name: t`Number`, isNumber: true, cell: (decision) => whole(decision.decision_id) },
+  {
+    name: t`Term`,
+    title: t`term of the leader that made the decision`,
+    isNumber: true,
+    cell: (decision) => whole(decision.term),
+  },
+  {
+    name: t`Inputs`,
+    cell: (decision) =>
+      `${decision.keyframe ? t`full state: ` : ""}${recordWords(decision.inputs)}`,
+  },
+];
+
+const SHOWN = 4;
+
+function Sentences({ sentences, otherwise }: { sentences: string[]; otherwise: string }) {
+  if (sentences.length === 0) return <span className="dim">{otherwise}</span>;
+  const more = sentences.length - SHOWN;
+  return (
+    <>
+      {sentences.slice(0, SHOWN).map((sentence) => (
+        <div key={sentence}>{sentence}</div>
+      ))}
+      {more > 0 && (
+        <div className="dim">
+          <Trans>and {more} more</Trans>
+        </div>
       )}
     </>
   );
@@ -126,13 +187,15 @@ export function Decisions() {
 
 function ReplayResult({ replay }: { replay: Replay }) {
   const different = replay.decisions.filter((decision) => !decision.same);
-  const outcome = `${whole(replay.checked)} replayed from decision ${whole(replay.keyframe_id)}, ${whole(replay.different)} with a different outcome`;
+  const outcome = t`${whole(replay.checked)} replayed from decision ${whole(replay.keyframe_id)}, ${whole(replay.different)} with a different outcome`;
   return (
     <div role="status" className={classes.told}>
       <StateMark kind={replay.different === 0 ? "ok" : "bad"} word={outcome} />
       {different.map((decision) => (
         <details key={decision.decision_id}>
-          <summary>Decision {decision.decision_id}</summary>
+          <summary>
+            <Trans>Decision {decision.decision_id}</Trans>
+          </summary>
           <div className={classes.sides}>
             <pre>{JSON.stringify(decision.recorded, null, 2)}</pre>
             <pre>{JSON.stringify(decision.replayed, null, 2)}</pre>

@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Switch } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
@@ -20,13 +22,13 @@ export function Drifts() {
   const search = useSharedSearch();
   const columns: Column<Drift>[] = [
     {
-      name: "Kind",
+      name: t`Kind`,
       sortBy: (drift) => drift.drift,
       cell: (drift) => (
         <StateMark kind={drift.ended_at ? "unknown" : "attention"} word={words(drift.drift)} />
       ),
     },
-    { name: "Node", sortBy: (drift) => drift.node_id, cell: (drift) => drift.node_id },
+    { name: t`Node`, sortBy: (drift) => drift.node_id, cell: (drift) => drift.node_id },
     {
       name: "GPU",
       cell: (drift) =>
@@ -40,7 +42,7 @@ export function Drifts() {
         ),
     },
     {
-      name: "Duration",
+      name: t`Duration`,
       isNumber: true,
       sortBy: (drift) => -Date.parse(drift.since_at),
       cell: (drift) => {
@@ -48,26 +50,28 @@ export function Drifts() {
         return duration(Math.round(secondsSince(drift.since_at, end) ?? 0));
       },
     },
-    { name: "Since", cell: (drift) => moment(drift.since_at, now) },
-    { name: "Action", cell: (drift) => words(drift.action) },
-    { name: "Details", cell: (drift) => drift.detail },
+    { name: t`Since`, cell: (drift) => moment(drift.since_at, now) },
+    { name: t`Action`, cell: (drift) => words(drift.action) },
+    { name: t`Details`, cell: (drift) => drift.detail },
   ];
   return (
     <>
       <Switch
         size="xs"
         mb="sm"
-        label="Include drifts resolved in the last 24 h"
+        label={t`Include drifts resolved in the last 24 h`}
         checked={ended === "yes"}
         onChange={(event) => setEnded(event.currentTarget.checked ? "yes" : "")}
       />
       <Loaded query={drifts}>
         {(all) =>
           all.length === 0 ? (
-            <Empty title="No drift">Reservations, running processes and GPU usage agree.</Empty>
+            <Empty title={t`No drift`}>
+              <Trans>Reservations, running processes and GPU usage agree.</Trans>
+            </Empty>
           ) : (
             <DataTable
-              label="Drift"
+              label={t`Drift`}
               columns={columns}
               rows={all}
               rowKey={(drift) => drift.drift_id}

@@ -1,10 +1,15 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Button, Group, Select, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import type { MemberKind, MemberView, Me, Role } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Dialog } from "@/components/dialog";
+import { DialogActions } from "@/components/dialog-actions";
 import { Empty, Failure, Loaded } from "@/components/page";
+import { RemoveButton } from "@/components/remove-button";
+import { RemoveDialog } from "@/components/remove-dialog";
 import { ownNamespaces, useMe } from "@/lib/api/get-me";
 import { namespacesOptions } from "@/lib/api/get-namespaces";
 import { moment, useNow } from "@/lib/time";
@@ -29,7 +34,7 @@ function MembersOf({ me }: { me: Me }) {
     <>
       <Group mb="sm" align="end">
         <Select
-          label="Members of"
+          label={t`Members of`}
           data={names}
           value={namespace}
           allowDeselect={false}
@@ -43,51 +48,43 @@ function MembersOf({ me }: { me: Me }) {
 
 function MemberTable({ namespace }: { namespace: string }) {
   const members = useQuery(membersOptions(namespace));
-  const remove = useRemoveMember(namespace);
+  const [removed, setRemoved] = useState<MemberView | null>(null);
   const now = useNow();
   const [isAdding, setAdding] = useState(false);
   const columns: Column<MemberView>[] = [
-    { name: "Name", sortBy: (member) => member.name, cell: (member) => member.name },
-    { name: "Kind", sortBy: (member) => member.kind, cell: (member) => member.kind },
-    { name: "Role", sortBy: (member) => member.role, cell: (member) => member.role },
-    { name: "Set by", cell: (member) => member.set_by },
+    { name: t`Name`, sortBy: (member) => member.name, cell: (member) => member.name },
+    { name: t`Kind`, sortBy: (member) => member.kind, cell: (member) => member.kind },
+    { name: t`Role`, sortBy: (member) => member.role, cell: (member) => member.role },
+    { name: t`Set by`, cell: (member) => member.set_by },
     {
-      name: "Since",
+      name: t`Since`,
       sortBy: (member) => member.set_at,
       cell: (member) => moment(member.set_at, now),
     },
     {
       name: "",
-      cell: (member) => (
-        <Button
-          size="compact-xs"
-          variant="default"
-          aria-label={`Remove ${member.name}`}
-          loading={remove.isPending && remove.variables === member.member_id}
-          onClick={() => remove.mutate(member.member_id)}
-        >
-          Remove
-        </Button>
-      ),
+      cell: (member) => <RemoveButton of={member.name} onClick={() => setRemoved(member)} />,
     },
   ];
   return (
     <>
       <Group mb="sm">
         <Button size="xs" onClick={() => setAdding(true)}>
-          Add member
+          <Trans>Add member</Trans>
         </Button>
       </Group>
-      {remove.error && <Failure error={remove.error} />}
       <Loaded query={members}>
         {({ members: all }) =>
           all.length === 0 ? (
-            <Empty title="No members yet">
-              People have roles here by their groups at the provider. A member has one beside those.
+            <Empty title={t`No members yet`}>
+              <Trans>
+                People have roles here by their groups at the provider. A member has one beside
+                those.
+              </Trans>
             </Empty>
           ) : (
             <DataTable
-              label={`Members of ${namespace}`}
+              label={t`Members of ${namespace}`}
               columns={columns}
               rows={all}
               rowKey={(member) => member.member_id}
@@ -96,18 +93,21 @@ function MemberTable({ namespace }: { namespace: string }) {
         }
       </Loaded>
       {isAdding && <MemberDialog namespace={namespace} onClose={() => setAdding(false)} />}
+      {removed && (
+        <RemoveMember namespace={namespace} member={removed} onClose={() => setRemoved(null)} />
+      )}
     </>
   );
 }
 
 const KINDS: { value: MemberKind; label: string }[] = [
-  { value: "person", label: "person" },
-  { value: "group", label: "group" },
+  { value: "person", label: t`person` },
+  { value: "group", label: t`group` },
 ];
 const ROLES: { value: Role; label: string }[] = [
-  { value: "viewer", label: "viewer: read only" },
-  { value: "submitter", label: "submitter: can also run tasks and reserve GPUs" },
-  { value: "owner", label: "owner: can also set its limit, tokens and members" },
+  { value: "viewer", label: t`viewer: read only` },
+  { value: "submitter", label: t`submitter: can also run tasks and reserve GPUs` },
+  { value: "owner", label: t`owner: can also set its limit, tokens and members` },
 ];
 
 function MemberDialog({ namespace, onClose }: { namespace: string; onClose: () => void }) {
@@ -116,7 +116,7 @@ function MemberDialog({ namespace, onClose }: { namespace: string; onClose: () =
   const [name, setName] = useState("");
   const [role, setRole] = useState<Role>("submitter");
   return (
-    <Dialog onClose={onClose} title={`Member of ${namespace}`}>
+    <Dialog onClose={onClose} title={t`Member of ${namespace}`}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -124,7 +124,7 @@ function MemberDialog({ namespace, onClose }: { namespace: string; onClose: () =
         }}
       >
         <Select
-          label="Kind"
+          label={t`Kind`}
           data={KINDS}
           value={kind}
           allowDeselect={false}
@@ -132,8 +132,8 @@ function MemberDialog({ namespace, onClose }: { namespace: string; onClose: () =
           mb="sm"
         />
         <TextInput
-          label="Name"
-          description="As the provider says it"
+          label={t`Name`}
+          description={t`As the provider says it`}
           required
           value={name}
           onChange={(event) => setName(event.currentTarget.value)}
@@ -141,7 +141,7 @@ function MemberDialog({ namespace, onClose }: { namespace: string; onClose: () =
           mb="sm"
         />
         <Select
-          label="Role"
+          label={t`Role`}
           data={ROLES}
           value={role}
           allowDeselect={false}
@@ -149,15 +149,32 @@ function MemberDialog({ namespace, onClose }: { namespace: string; onClose: () =
           mb="sm"
         />
         {set.error && <Failure error={set.error} />}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose}>
-            Cancel
-          </Button>
+        <DialogActions onCancel={onClose}>
           <Button type="submit" loading={set.isPending} disabled={!name.trim()}>
-            Set
+            <Trans>Set</Trans>
           </Button>
-        </Group>
+        </DialogActions>
       </form>
     </Dialog>
+  );
+}
+
+interface RemoveMemberProps {
+  namespace: string;
+  member: MemberView;
+  onClose: () => void;
+}
+
+function RemoveMember({ namespace, member, onClose }: RemoveMemberProps) {
+  const remove = useRemoveMember(namespace);
+  return (
+    <RemoveDialog
+      title={t`Remove ${member.name} from ${namespace}?`}
+      removal={remove}
+      onRemove={() => remove.mutate(member, { onSuccess: onClose })}
+      onClose={onClose}
+    >
+      <Trans>The role of a {member.role} here ends with the next request.</Trans>
+    </RemoveDialog>
   );
 }

@@ -1,9 +1,12 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Button, Group, NumberInput, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import type { NamespaceUse } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Dialog } from "@/components/dialog";
+import { DialogActions } from "@/components/dialog-actions";
 import { Empty, Failure, Loaded } from "@/components/page";
 import { owns, useIsAdmin, useMe } from "@/lib/api/get-me";
 import { namespacesOptions } from "@/lib/api/get-namespaces";
@@ -16,47 +19,46 @@ export function Namespaces() {
   const isAdmin = useIsAdmin();
   const [edited, setEdited] = useState<NamespaceUse | "new" | null>(null);
   const columns: Column<NamespaceUse>[] = [
-    { name: "Namespace", sortBy: (use) => use.namespace, cell: (use) => use.namespace },
+    { name: t`Namespace`, sortBy: (use) => use.namespace, cell: (use) => use.namespace },
     {
-      name: "Held",
+      name: t`Held`,
       unit: "GPUs",
       isNumber: true,
       sortBy: (use) => use.gpus,
       cell: (use) => number(use.gpus),
     },
     {
-      name: "Limit",
+      name: t`Limit`,
       unit: "GPUs",
       isNumber: true,
       sortBy: (use) => use.gpu_limit,
       cell: (use) => (use.gpu_limit === null ? "none" : number(use.gpu_limit)),
     },
     {
-      name: "Guaranteed",
+      name: t`Guaranteed`,
       unit: "GPUs",
-      title: "Granted before other namespaces may borrow, and reclaimed from borrowers with notice",
+      title: t`Granted before other namespaces may borrow, and reclaimed from borrowers with notice`,
       isNumber: true,
       cell: (use) => number(use.guaranteed_gpus),
     },
     {
-      name: "Weight",
-      title: "Relative share when several namespaces are waiting",
+      name: t`Weight`,
+      title: t`Relative share when several namespaces are waiting`,
       isNumber: true,
       sortBy: (use) => use.weight,
       cell: (use) => number(use.weight),
     },
     {
-      name: "Waiting",
+      name: t`Waiting`,
       unit: "requests",
       isNumber: true,
       sortBy: (use) => use.queued,
       cell: (use) => whole(use.queued),
     },
     {
-      name: "Used",
-      unit: "% of the fleet",
-      title:
-        "Decayed use of its dominant resource; the namespace with the least use per weight goes first",
+      name: t`Used`,
+      unit: t`% of the fleet`,
+      title: t`Decayed use of its dominant resource; the namespace with the least use per weight goes first`,
       isNumber: true,
       sortBy: (use) => use.used_share,
       cell: (use) => percent(use.used_share === null ? null : use.used_share * 100),
@@ -70,10 +72,10 @@ export function Namespaces() {
                 <Button
                   size="compact-xs"
                   variant="default"
-                  aria-label={`Change ${use.namespace}`}
+                  aria-label={t`Change ${use.namespace}`}
                   onClick={() => setEdited(use)}
                 >
-                  Change
+                  <Trans>Change</Trans>
                 </Button>
               ),
           },
@@ -85,20 +87,22 @@ export function Namespaces() {
       {isAdmin && (
         <Group mb="sm">
           <Button size="xs" variant="default" onClick={() => setEdited("new")}>
-            Set namespace rules
+            <Trans>Set namespace rules</Trans>
           </Button>
         </Group>
       )}
       <Loaded query={namespaces}>
         {({ namespaces: all }) =>
           all.length === 0 ? (
-            <Empty title="No namespaces yet">
-              A namespace appears with its first request.{" "}
-              <code>gpusteward namespace set team-a --limit 8</code> sets its limits.
+            <Empty title={t`No namespaces yet`}>
+              <Trans>
+                A namespace appears with its first request.{" "}
+                <code>gpusteward namespace set team-a --limit 8</code> sets its limits.
+              </Trans>
             </Empty>
           ) : (
             <DataTable
-              label="Namespaces"
+              label={t`Namespaces`}
               columns={columns}
               rows={all}
               rowKey={(use) => use.namespace}
@@ -127,7 +131,10 @@ function RulesDialog({
   const [guaranteed, setGuaranteed] = useState<number | string>(initial?.guaranteed_gpus ?? 0);
   const [weight, setWeight] = useState<number | string>(initial?.weight ?? 1);
   return (
-    <Dialog onClose={onClose} title={initial ? `Rules of ${initial.namespace}` : "Namespace rules"}>
+    <Dialog
+      onClose={onClose}
+      title={initial ? t`Rules of ${initial.namespace}` : t`Namespace rules`}
+    >
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -136,12 +143,17 @@ function RulesDialog({
             guaranteed_gpus: Number(guaranteed || 0),
             weight: Number(weight || 1),
           };
-          change.mutate({ namespace, rules }, { onSuccess: onClose });
+          const before = initial && {
+            gpu_limit: initial.gpu_limit,
+            guaranteed_gpus: initial.guaranteed_gpus,
+            weight: initial.weight,
+          };
+          change.mutate({ namespace, rules, before }, { onSuccess: onClose });
         }}
       >
         {!initial && (
           <TextInput
-            label="Namespace"
+            label={t`Namespace`}
             required
             value={namespace}
             onChange={(event) => setNamespace(event.currentTarget.value.trim())}
@@ -150,8 +162,8 @@ function RulesDialog({
           />
         )}
         <NumberInput
-          label="Limit"
-          description="Maximum number of GPUs held at once; unlimited if empty"
+          label={t`Limit`}
+          description={t`Maximum number of GPUs held at once; unlimited if empty`}
           suffix=" GPUs"
           min={0}
           value={limit}
@@ -160,8 +172,8 @@ function RulesDialog({
         />
         <NumberInput
           disabled={!isAdmin}
-          label="Guaranteed"
-          description="GPUs it always gets: served first, and reclaimed from borrowers"
+          label={t`Guaranteed`}
+          description={t`GPUs it always gets: served first, and reclaimed from borrowers`}
           suffix=" GPUs"
           min={0}
           value={guaranteed}
@@ -170,22 +182,19 @@ function RulesDialog({
         />
         <NumberInput
           disabled={!isAdmin}
-          label="Weight"
-          description="Twice the weight gets twice the share when several are waiting"
+          label={t`Weight`}
+          description={t`Twice the weight gets twice the share when several are waiting`}
           min={1}
           value={weight}
           onChange={setWeight}
           mb="sm"
         />
         {change.error && <Failure error={change.error} />}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose}>
-            Cancel
-          </Button>
+        <DialogActions onCancel={onClose}>
           <Button type="submit" loading={change.isPending} disabled={!namespace}>
-            Set
+            <Trans>Set</Trans>
           </Button>
-        </Group>
+        </DialogActions>
       </form>
     </Dialog>
   );

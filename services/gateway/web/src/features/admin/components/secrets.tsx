@@ -1,10 +1,15 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Button, Group, PasswordInput, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import type { SecretView } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Dialog } from "@/components/dialog";
+import { DialogActions } from "@/components/dialog-actions";
 import { Empty, Failure, Loaded } from "@/components/page";
+import { RemoveButton } from "@/components/remove-button";
+import { RemoveDialog } from "@/components/remove-dialog";
 import { useMayChange, useMe } from "@/lib/api/get-me";
 import { fullMoment, moment, useNow } from "@/lib/time";
 import { UNKNOWN } from "@/lib/units";
@@ -21,10 +26,14 @@ export function Secrets() {
   const [removed, setRemoved] = useState<SecretView | null>(null);
   const mayChange = useMayChange();
   const columns: Column<SecretView>[] = [
-    { name: "Secret", sortBy: (secret) => secret.name, cell: (secret) => secret.name },
-    { name: "Namespace", sortBy: (secret) => secret.namespace, cell: (secret) => secret.namespace },
+    { name: t`Secret`, sortBy: (secret) => secret.name, cell: (secret) => secret.name },
     {
-      name: "Set at",
+      name: t`Namespace`,
+      sortBy: (secret) => secret.namespace,
+      cell: (secret) => secret.namespace,
+    },
+    {
+      name: t`Set at`,
       sortBy: (secret) => secret.set_at,
       cell: (secret) => (
         <time dateTime={secret.set_at} title={fullMoment(secret.set_at)}>
@@ -32,10 +41,10 @@ export function Secrets() {
         </time>
       ),
     },
-    { name: "By", cell: (secret) => secret.set_by || UNKNOWN },
+    { name: t`By`, cell: (secret) => secret.set_by || UNKNOWN },
     {
-      name: "Used by",
-      title: "Unfinished tasks that name it",
+      name: t`Used by`,
+      title: t`Unfinished tasks that name it`,
       cell: (secret) => secret.used_by.join(", ") || UNKNOWN,
     },
     ...(mayChange
@@ -47,19 +56,12 @@ export function Secrets() {
                 <Button
                   size="compact-xs"
                   variant="default"
-                  aria-label={`Replace ${secret.name}`}
+                  aria-label={t`Replace ${secret.name}`}
                   onClick={() => setEdited(secret)}
                 >
-                  Replace
+                  <Trans>Replace</Trans>
                 </Button>
-                <Button
-                  size="compact-xs"
-                  variant="default"
-                  aria-label={`Remove ${secret.name}`}
-                  onClick={() => setRemoved(secret)}
-                >
-                  Remove
-                </Button>
+                <RemoveButton of={secret.name} onClick={() => setRemoved(secret)} />
               </Group>
             ),
           },
@@ -71,19 +73,21 @@ export function Secrets() {
       {mayChange && (
         <Group mb="sm">
           <Button size="xs" variant="default" onClick={() => setEdited("new")}>
-            Set a secret
+            <Trans>Set a secret</Trans>
           </Button>
         </Group>
       )}
       <Loaded query={secrets}>
         {(all) =>
           all.length === 0 ? (
-            <Empty title="No secrets yet">
-              A task file names those of its namespace: <code>secrets: [HF_TOKEN]</code>.
+            <Empty title={t`No secrets yet`}>
+              <Trans>
+                A task file names those of its namespace: <code>secrets: [HF_TOKEN]</code>.
+              </Trans>
             </Empty>
           ) : (
             <DataTable
-              label="Secrets"
+              label={t`Secrets`}
               columns={columns}
               rows={all}
               rowKey={(secret) => `${secret.namespace}/${secret.name}`}
@@ -98,7 +102,7 @@ export function Secrets() {
           onClose={() => setEdited(null)}
         />
       )}
-      {removed && <RemoveDialog secret={removed} onClose={() => setRemoved(null)} />}
+      {removed && <RemoveSecret secret={removed} onClose={() => setRemoved(null)} />}
     </>
   );
 }
@@ -115,7 +119,7 @@ function SecretDialog({ initial, namespace: usual, onClose }: SecretDialogProps)
   const [name, setName] = useState(initial?.name ?? "");
   const [value, setValue] = useState("");
   return (
-    <Dialog onClose={onClose} title={initial ? `Replace ${initial.name}` : "Set a secret"}>
+    <Dialog onClose={onClose} title={initial ? t`Replace ${initial.name}` : t`Set a secret`}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -125,15 +129,15 @@ function SecretDialog({ initial, namespace: usual, onClose }: SecretDialogProps)
         {!initial && (
           <>
             <TextInput
-              label="Namespace"
+              label={t`Namespace`}
               required
               value={namespace}
               onChange={(event) => setNamespace(event.currentTarget.value.trim())}
               mb="sm"
             />
             <TextInput
-              label="Name"
-              description="The variable that engines get, such as HF_TOKEN"
+              label={t`Name`}
+              description={t`The variable that engines get, such as HF_TOKEN`}
               required
               value={name}
               onChange={(event) => setName(event.currentTarget.value.trim())}
@@ -143,8 +147,8 @@ function SecretDialog({ initial, namespace: usual, onClose }: SecretDialogProps)
           </>
         )}
         <PasswordInput
-          label="Value"
-          description="Not shown again"
+          label={t`Value`}
+          description={t`Not shown again`}
           required
           autoComplete="off"
           value={value}
@@ -152,37 +156,26 @@ function SecretDialog({ initial, namespace: usual, onClose }: SecretDialogProps)
           mb="sm"
         />
         {change.error && <Failure error={change.error} />}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose}>
-            Cancel
-          </Button>
+        <DialogActions onCancel={onClose}>
           <Button type="submit" loading={change.isPending} disabled={!namespace || !name || !value}>
-            Set
+            <Trans>Set</Trans>
           </Button>
-        </Group>
+        </DialogActions>
       </form>
     </Dialog>
   );
 }
 
-function RemoveDialog({ secret, onClose }: { secret: SecretView; onClose: () => void }) {
+function RemoveSecret({ secret, onClose }: { secret: SecretView; onClose: () => void }) {
   const remove = useRemoveSecret();
   return (
-    <Dialog onClose={onClose} title={`Remove ${secret.name}?`}>
-      <p>Engines that run keep it. Tasks that name it start nothing more.</p>
-      {remove.error && <Failure error={remove.error} />}
-      <Group justify="flex-end">
-        <Button variant="default" onClick={onClose} data-autofocus>
-          Cancel
-        </Button>
-        <Button
-          color="red"
-          loading={remove.isPending}
-          onClick={() => remove.mutate(secret, { onSuccess: onClose })}
-        >
-          Remove
-        </Button>
-      </Group>
-    </Dialog>
+    <RemoveDialog
+      title={t`Remove ${secret.name}?`}
+      removal={remove}
+      onRemove={() => remove.mutate(secret, { onSuccess: onClose })}
+      onClose={onClose}
+    >
+      <Trans>Engines that run keep it. Tasks that name it start nothing more.</Trans>
+    </RemoveDialog>
   );
 }

@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { useComputedColorScheme } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
@@ -8,7 +10,7 @@ import { chartToken, seriesColors } from "@/components/chart/theme";
 import { Loaded } from "@/components/page";
 import { phaseBands, type PhaseSpan } from "@/domain/phases";
 import { seriesChart } from "@/components/chart/series-chart";
-import { engineSeriesOptions } from "../api/get-engine-series";
+import { engineSeriesOptions } from "@/lib/api/get-engine-series";
 
 interface EngineChart {
   title: string;
@@ -19,7 +21,7 @@ interface EngineChart {
 
 const CHARTS: EngineChart[] = [
   {
-    title: "Requests in the engine",
+    title: t`Requests in the engine`,
     unit: "requests",
     metrics: [
       ["running", "running"],
@@ -27,7 +29,7 @@ const CHARTS: EngineChart[] = [
     ],
   },
   {
-    title: "Token throughput of the engine",
+    title: t`Token throughput of the engine`,
     unit: "tok/s",
     metrics: [
       ["prompt_tokens_per_s", "prompt"],
@@ -35,16 +37,16 @@ const CHARTS: EngineChart[] = [
     ],
   },
   {
-    title: "KV cache and prefix hits",
+    title: t`KV cache and prefix hits`,
     unit: "%",
     maximum: 100,
     metrics: [
-      ["kv_cache_percent", "KV cache in use"],
-      ["prefix_hit_percent", "prefix hits"],
+      ["kv_cache_percent", t`KV cache in use`],
+      ["prefix_hit_percent", t`prefix hits`],
     ],
   },
-  { title: "Preemptions", unit: "1/s", metrics: [["preemptions_per_s", "preemptions"]] },
-  { title: "Accepted drafts", unit: "tokens", metrics: [["accept_length", "accept length"]] },
+  { title: t`Preemptions`, unit: "1/s", metrics: [["preemptions_per_s", "preemptions"]] },
+  { title: t`Accepted drafts`, unit: "tokens", metrics: [["accept_length", t`accept length`]] },
 ];
 
 interface EngineMetricsProps {
@@ -60,7 +62,9 @@ export function EngineMetrics({ experiment, phases }: EngineMetricsProps) {
   const onGpus = useMemo(() => phases.filter((span) => span.phase !== "waiting"), [phases]);
   return (
     <section>
-      <h2>Engine metrics</h2>
+      <h2>
+        <Trans>Engine metrics</Trans>
+      </h2>
       <Loaded query={query}>
         {(view) => {
           const charts = CHARTS.filter((chart) =>
@@ -69,8 +73,8 @@ export function EngineMetrics({ experiment, phases }: EngineMetricsProps) {
           return charts.length === 0 ? (
             <p className="dim">
               {experiment.finished_at
-                ? "The engine reported no metrics: it has none, or did not run long enough."
-                : "Metrics are read once a second during the measurement."}
+                ? t`The engine reported no metrics: it has none, or did not run long enough.`
+                : t`Metrics are read once a second during the measurement.`}
             </p>
           ) : (
             <ChartGrid>
@@ -118,7 +122,7 @@ function MetricsChart(props: EngineChart & { view: EngineSeriesView; phases: Pha
       option={chart.option}
       table={chart.table}
       group={view.experiment_id}
-      empty="Not reported."
+      empty={t`Not reported.`}
     />
   );
 }

@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { useComputedColorScheme } from "@mantine/core";
@@ -14,7 +16,6 @@ import { chartToken, seriesColors } from "@/components/chart/theme";
 import { DataTable, type Column } from "@/components/data-table";
 import { Facts } from "@/components/facts";
 import { Loaded } from "@/components/page";
-import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
 import { phaseBands, type PhaseSpan } from "@/domain/phases";
 import { seriesChart } from "@/components/chart/series-chart";
@@ -35,14 +36,13 @@ export function GpuMonitoringBlock({ experiment, phases }: MonitoringProps) {
   return (
     <section>
       <h2>
-        GPU monitoring{" "}
-        {(monitoring?.simulated ?? experiment.gpu_info?.simulated) && <SimulatedBadge />}
+        <Trans>GPU monitoring</Trans>
       </h2>
       {monitoring ? (
         <>
           <Summary monitoring={monitoring} />
           <DataTable
-            label="GPUs while measured"
+            label={t`GPUs while measured`}
             columns={COLUMNS}
             rows={Object.entries(monitoring.gpu_stats)}
             rowKey={([index]) => index}
@@ -51,10 +51,10 @@ export function GpuMonitoringBlock({ experiment, phases }: MonitoringProps) {
       ) : (
         <p className="dim">
           {experiment.state === "succeeded" && experiment.missing.includes("results")
-            ? "The results service is not responding."
+            ? t`The results service is not responding.`
             : experiment.finished_at
-              ? "No summary without a benchmark; the charts show GPU usage."
-              : "The summary appears when the experiment ends; the charts are live."}
+              ? t`No summary without a benchmark; the charts show GPU usage.`
+              : t`The summary appears when the experiment ends; the charts are live.`}
         </p>
       )}
       {first && last && (
@@ -80,13 +80,13 @@ function Summary({ monitoring }: { monitoring: GpuMonitoring }) {
     <Facts
       facts={[
         [
-          "duration",
+          t`duration`,
           duration(monitoring.monitoring_duration_seconds),
           `${monitoring.monitoring_duration_seconds} s`,
         ],
-        ["samples", whole(monitoring.sample_count)],
+        [t`samples`, whole(monitoring.sample_count)],
         [
-          "coverage",
+          t`coverage`,
           monitoring.trusted === false ? (
             <StateMark
               kind="attention"
@@ -96,16 +96,16 @@ function Summary({ monitoring }: { monitoring: GpuMonitoring }) {
           ) : (
             percent(monitoring.coverage_percent)
           ),
-          "share of the expected samples that were received",
+          t`share of the expected samples that were received`,
         ],
         [
-          "energy",
+          t`energy`,
           withUnit(number(monitoring.energy_wh), "Wh"),
-          `from the ${monitoring.energy_source ?? "–"}`,
+          t`from the ${monitoring.energy_source ?? "–"}`,
         ],
-        ["output tokens per joule", number(monitoring.tokens_per_joule)],
+        [t`output tokens per joule`, number(monitoring.tokens_per_joule)],
         ...(monitoring.untrusted_because
-          ? ([["not trusted", monitoring.untrusted_because]] as [string, string][])
+          ? ([[t`not trusted`, monitoring.untrusted_because]] as [string, string][])
           : []),
       ]}
     />
@@ -123,13 +123,13 @@ function spread(
   const formatValue = (value: number | null) => number(value === null ? null : value / scale);
   return {
     name,
-    unit: `${unit}, mean (min–max)`,
+    unit: t`${unit}, mean (min–max)`,
     isNumber: true,
     cell: ([, stats]) => {
       const { mean, min, max } = of(stats);
       if (mean === null) return UNKNOWN;
       return (
-        <span title={`mean ${mean}, min ${min}, max ${max}`}>
+        <span title={t`mean ${mean}, min ${min ?? UNKNOWN}, max ${max ?? UNKNOWN}`}>
           {formatValue(mean)}{" "}
           <span className="dim">
             ({formatValue(min)}–{formatValue(max)})
@@ -142,12 +142,12 @@ function spread(
 
 const COLUMNS: Column<Row>[] = [
   { name: "GPU", cell: ([index, stats]) => <span title={stats.uuid}>{index}</span> },
-  { name: "Model", cell: ([, stats]) => <span className="nowrap">{stats.name}</span> },
-  spread("Utilization", "%", (stats) => stats.utilization),
-  spread("Memory", "%", (stats) => stats.memory_usage_percent),
-  spread("Memory used", "GiB", (stats) => stats.memory_used_mb, 1024),
-  spread("Temperature", "°C", (stats) => stats.temperature_c),
-  spread("Power", "W", (stats) => stats.power_draw_w),
+  { name: t`Model`, cell: ([, stats]) => <span className="nowrap">{stats.name}</span> },
+  spread(t`Utilization`, "%", (stats) => stats.utilization),
+  spread(t`Memory`, "%", (stats) => stats.memory_usage_percent),
+  spread(t`Memory used`, "GiB", (stats) => stats.memory_used_mb, 1024),
+  spread(t`Temperature`, "°C", (stats) => stats.temperature_c),
+  spread(t`Power`, "W", (stats) => stats.power_draw_w),
 ];
 
 interface Metric {
@@ -158,10 +158,10 @@ interface Metric {
 }
 
 const METRICS: Metric[] = [
-  { metric: "utilization_percent", title: "GPU utilization", unit: "%", maximum: 100 },
-  { metric: "memory_used_mb", title: "Memory usage", unit: "%", maximum: 100 },
-  { metric: "temperature_c", title: "Temperature", unit: "°C" },
-  { metric: "power_draw_w", title: "Power draw", unit: "W" },
+  { metric: "utilization_percent", title: t`GPU utilization`, unit: "%", maximum: 100 },
+  { metric: "memory_used_mb", title: t`Memory usage`, unit: "%", maximum: 100 },
+  { metric: "temperature_c", title: t`Temperature`, unit: "°C" },
+  { metric: "power_draw_w", title: t`Power draw`, unit: "W" },
 ];
 
 function MetricChart(
@@ -189,7 +189,7 @@ function MetricChart(
         unit,
         maximum,
         colors: seriesColors(),
-        name: (device) => `${device.node_id} GPU ${device.index}`,
+        name: (device) => t`${device.node_id} GPU ${device.index}`,
         scale:
           metric === "memory_used_mb"
             ? (value, device) => (100 * value) / (totals.get(device.device_uuid) ?? NaN)
@@ -210,7 +210,7 @@ function MetricChart(
             option={chart.option}
             table={chart.table}
             group={experiment.experiment_id}
-            empty="No GPU samples for this time range."
+            empty={t`No GPU samples for this time range.`}
           />
         )
       }

@@ -1,21 +1,25 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { useMemo } from "react";
 import type { EChartsOption } from "echarts";
 import type { BenchmarkResult, Distribution, LevelResult, LoadBoundary } from "@schemas/messages";
 import { Chart } from "@/components/chart/chart";
 import { ChartGrid } from "@/components/chart/chart-grid";
 import { DataTable, type Column } from "@/components/data-table";
-import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
 import {
   boundaryNotes,
   boundaryText,
   byScenario,
   halfInterval,
+  isWhole,
   levelName,
   loadAxis,
   loadOf,
   loadText,
+  requestText,
 } from "@/domain/levels";
+import { datasetText, traceText } from "@/domain/dataset";
 import { hasPrefixShare, prefixShareText } from "@/domain/turns";
 import { alignedNumber, number, percent, UNKNOWN, whole } from "@/lib/units";
 import { Turns } from "./turns";
@@ -29,9 +33,9 @@ function latency(
 ): Column<LevelResult> {
   return {
     name,
-    unit: "ms, mean (p99)",
+    unit: t`ms, mean (p99)`,
     isNumber: true,
-    title: "mean and 99th percentile over all requests of the level",
+    title: t`mean and 99th percentile over all requests of the level`,
     sortBy: (level) => of(level)?.mean,
     cell: (level) => (
       <>
@@ -42,10 +46,10 @@ function latency(
 }
 
 const COLUMNS: Column<LevelResult>[] = [
-  { name: "Scenario", cell: (level) => level.scenario, sortBy: (level) => level.scenario },
+  { name: t`Scenario`, cell: (level) => level.scenario, sortBy: (level) => level.scenario },
   {
-    name: "Load",
-    title: "concurrent requests, or the arrival pattern",
+    name: t`Load`,
+    title: t`concurrent requests, or the arrival pattern`,
     isNumber: true,
     cell: loadText,
     sortBy: loadOf,
@@ -54,34 +58,34 @@ const COLUMNS: Column<LevelResult>[] = [
   latency("TPOT", (level) => level.stats.tpot),
   latency("E2E", (level) => level.stats.e2e_latency),
   {
-    name: "Output",
-    unit: "tok/s, mean",
+    name: t`Output`,
+    unit: t`tok/s, mean`,
     isNumber: true,
     cell: (level) => number(level.mean_output_throughput_tokens_per_s),
     sortBy: (level) => level.mean_output_throughput_tokens_per_s,
   },
   {
-    name: "Total",
-    unit: "tok/s, mean",
+    name: t`Total`,
+    unit: t`tok/s, mean`,
     isNumber: true,
-    title: "input and output tokens",
+    title: t`input and output tokens`,
     cell: (level) => number(level.mean_total_tokens_throughput_tokens_per_s),
     sortBy: (level) => level.mean_total_tokens_throughput_tokens_per_s,
   },
   {
-    name: "Requests",
-    unit: "per s",
+    name: t`Requests`,
+    unit: t`per s`,
     isNumber: true,
     cell: (level) => alignedNumber(level.requests_per_second),
   },
   {
-    name: "Completed",
-    unit: "of n",
+    name: t`Completed`,
+    unit: t`of n`,
     isNumber: true,
     cell: (level) => `${whole(level.num_completed_requests)} / ${whole(level.num_requests)}`,
   },
   {
-    name: "Errors",
+    name: t`Errors`,
     isNumber: true,
     cell: (level) =>
       level.num_error_requests > 0 ? (
@@ -97,9 +101,9 @@ const COLUMNS: Column<LevelResult>[] = [
       ),
   },
   {
-    name: "Bound",
+    name: t`Bound`,
     isLong: true,
-    title: "what limited the level, by the engine's own metrics",
+    title: t`what limited the level, by the engine's own metrics`,
     cell: ({ bound }) =>
       bound ? (
         <>
@@ -111,15 +115,35 @@ const COLUMNS: Column<LevelResult>[] = [
   },
 ];
 
+const ITEMS: Column<LevelResult> = {
+  name: t`Items`,
+  unit: t`per s`,
+  title: t`inputs or documents, of which each request had several`,
+  isNumber: true,
+  cell: (level) => number(level.items_per_second),
+  sortBy: (level) => level.items_per_second,
+};
+
+/** Of answers that come token by token. */
+const OF_TOKENS = ["TTFT", "TPOT", t`Output`];
+
 const PREFIX: Column<LevelResult> = {
-  name: "Prefix hits",
-  unit: "of prompt tokens",
-  title:
-    "share of prompt tokens served from the engine's prefix cache, of what earlier requests made available",
+  name: t`Prefix hits`,
+  unit: t`of prompt tokens`,
+  title: t`share of prompt tokens served from the engine's prefix cache, of what earlier requests made available`,
   isNumber: true,
   sortBy: (level) => level.prefix_cache?.hit_share,
   cell: (level) => prefixShareText(level.prefix_cache) ?? UNKNOWN,
 };
+
+/** Those that the levels have figures for. */
+export function levelColumns(levels: LevelResult[]): Column<LevelResult>[] {
+  const [before, bound] = [COLUMNS.slice(0, -1), COLUMNS.slice(-1)];
+  const shown = levels.some(isWhole)
+    ? [...before.filter(({ name }) => !OF_TOKENS.includes(name)), ITEMS]
+    : before;
+  return [...shown, ...(levels.some(hasPrefixShare) ? [PREFIX] : []), ...bound];
+}
 
 export function Levels({
   benchmark,
@@ -130,34 +154,35 @@ export function Levels({
 }) {
   const latencies = useMemo(() => latencyChart(benchmark), [benchmark]);
   const rates = useMemo(() => throughputChart(benchmark), [benchmark]);
-  const columns = benchmark.levels.some(hasPrefixShare)
-    ? [...COLUMNS.slice(0, -1), PREFIX, ...COLUMNS.slice(-1)]
-    : COLUMNS;
+  const columns = levelColumns(benchmark.levels);
+  const requests = [...new Set(benchmark.levels.map(requestText).filter(Boolean))].join("; ");
   return (
     <section>
       <h2>
-        Benchmark by level {benchmark.simulated && <SimulatedBadge />}{" "}
-        <span className="dim" style={{ fontWeight: 400 }}>
-          {benchmark.tool} {benchmark.tool_version}
-        </span>
+        <Trans>Benchmark by level</Trans>
       </h2>
+      {benchmark.dataset && <p className="dim">{datasetText(benchmark.dataset)}</p>}
+      {benchmark.trace && <p className="dim">{traceText(benchmark.trace)}</p>}
+      {requests && <p className="dim">{requests}</p>}
       {boundary && (
         <p>
-          Max load within the constraints: <strong>{boundaryText(boundary)}</strong>
-          <span className="dim">
-            {[`; found in ${boundary.levels} levels`, ...boundaryNotes(boundary)].join("; ")}
-          </span>
+          <Trans>
+            Max load within the constraints: <strong>{boundaryText(boundary)}</strong>
+            <span className="dim">
+              {[t`; found in ${boundary.levels} levels`, ...boundaryNotes(boundary)].join("; ")}
+            </span>
+          </Trans>
         </p>
       )}
       <DataTable
-        label="Levels of the benchmark"
+        label={t`Levels of the benchmark`}
         columns={columns}
         rows={benchmark.levels}
         rowKey={(level) => `${levelName(level)} ${level.started_at}`}
       />
       <ChartGrid>
-        <Chart title="Latency by load" {...latencies} empty="No level was completed." />
-        <Chart title="Throughput by load" {...rates} empty="No level was completed." />
+        <Chart title={t`Latency by load`} {...latencies} empty={t`No level was completed.`} />
+        <Chart title={t`Throughput by load`} {...rates} empty={t`No level was completed.`} />
       </ChartGrid>
       <Turns benchmark={benchmark} />
     </section>
@@ -173,10 +198,12 @@ const axisOf = ({ levels }: BenchmarkResult) => ({
 
 function latencyChart(benchmark: BenchmarkResult) {
   const groups = [...byScenario(benchmark.levels)];
-  const kinds = [
-    ["E2E", (level: LevelResult) => level.stats.e2e_latency],
-    ["TTFT", (level: LevelResult) => level.stats.ttft],
-  ] as const;
+  const kinds = (
+    [
+      ["E2E", (level: LevelResult) => level.stats.e2e_latency],
+      ["TTFT", (level: LevelResult) => level.stats.ttft],
+    ] as const
+  ).filter(([, of]) => benchmark.levels.some(of));
   const lines = groups.flatMap(([scenario, levels]) =>
     kinds.flatMap(([kind, of]) =>
       (["mean", "p99"] as const).map((statistic) => ({
@@ -195,7 +222,7 @@ function latencyChart(benchmark: BenchmarkResult) {
   const option: EChartsOption = {
     grid: { left: 56, right: 16, top: 52, bottom: 40 },
     xAxis: axisOf(benchmark),
-    yAxis: { type: "value", name: "latency (ms)", nameTextStyle: { align: "left" } },
+    yAxis: { type: "value", name: t`latency (ms)`, nameTextStyle: { align: "left" } },
     series: lines,
   };
   const rows = benchmark.levels.flatMap((level) =>
@@ -221,8 +248,8 @@ function latencyChart(benchmark: BenchmarkResult) {
     "scenario",
     "load",
     "latency",
-    "mean (s)",
-    "± 95 % (s)",
+    t`mean (s)`,
+    t`± 95 % (s)`,
     "p50 (s)",
     "p99 (s)",
     "n",
@@ -232,16 +259,18 @@ function latencyChart(benchmark: BenchmarkResult) {
 
 function throughputChart(benchmark: BenchmarkResult) {
   const groups = [...byScenario(benchmark.levels)];
-  const kinds = [
-    ["total", (level: LevelResult) => level.mean_total_tokens_throughput_tokens_per_s],
-    ["output", (level: LevelResult) => level.mean_output_throughput_tokens_per_s],
-  ] as const;
+  const kinds = (
+    [
+      [t`total`, (level: LevelResult) => level.mean_total_tokens_throughput_tokens_per_s],
+      [t`output`, (level: LevelResult) => level.mean_output_throughput_tokens_per_s],
+    ] as const
+  ).filter(([, of]) => benchmark.levels.some((level) => of(level) !== null));
   const option: EChartsOption = {
     grid: { left: 56, right: 16, top: 52, bottom: 40 },
     xAxis: axisOf(benchmark),
     yAxis: {
       type: "value",
-      name: "throughput, mean of the level (tokens/s)",
+      name: t`throughput, mean of the level (tokens/s)`,
       nameTextStyle: { align: "left" },
     },
     series: groups.flatMap(([scenario, levels]) =>
@@ -262,6 +291,14 @@ function throughputChart(benchmark: BenchmarkResult) {
   ]);
   return {
     option,
-    table: { columns: ["scenario", "load", "total (tok/s)", "output (tok/s)", "n"], rows },
+    table: {
+      columns: [
+        "scenario",
+        "load",
+        ...[t`total (tok/s)`, t`output (tok/s)`].slice(0, kinds.length),
+        "n",
+      ],
+      rows,
+    },
   };
 }

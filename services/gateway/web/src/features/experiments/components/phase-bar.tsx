@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { codeWord } from "@/domain/code-words";
 import { groupBy } from "@/lib/group-by";
 import type { PhaseSpan } from "@/domain/phases";
 import { PHASE_SERIES } from "@/domain/phases";
@@ -15,14 +17,13 @@ export function PhaseBar({ phases }: { phases: PhaseSpan[] }) {
       [phase, spans.reduce((sum, span) => sum + span.endMs - span.startMs, 0)] as const,
   );
   const color = (phase: string) => `var(--gs-series-${PHASE_SERIES[phase] ?? 8})`;
-  const text = (phase: string) => phase.replaceAll("_", " ");
   return (
     <div className={classes.bar}>
       <div className={classes.track} aria-hidden>
         {phases.map((span, index) => (
           <span
             key={index}
-            title={`${text(span.phase)}: ${duration((span.endMs - span.startMs) / 1000)}`}
+            title={`${codeWord(span.phase)}: ${duration((span.endMs - span.startMs) / 1000)}`}
             style={{
               left: `${((span.startMs - first.startMs) / whole) * 100}%`,
               width: `${((span.endMs - span.startMs) / whole) * 100}%`,
@@ -31,11 +32,11 @@ export function PhaseBar({ phases }: { phases: PhaseSpan[] }) {
           />
         ))}
       </div>
-      <ul className={classes.legend} aria-label="time by phase">
+      <ul className={classes.legend} aria-label={t`time by phase`}>
         {sums.map(([phase, ms]) => (
           <li key={phase}>
             <i style={{ background: color(phase) }} />
-            {text(phase)} <strong>{duration(ms / 1000)}</strong>
+            {codeWord(phase)} <strong>{duration(ms / 1000)}</strong>
           </li>
         ))}
       </ul>

@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import type { ExperimentDetail, Failure, GpuMemoryTrend } from "@schemas/messages";
 import { CopyText } from "@/components/copy-text";
 import { byNodes } from "@/domain/gathered-reasons";
@@ -8,16 +10,18 @@ import classes from "./troubles.module.css";
 /** Why it failed, what memory did before if it was for want of it, and what to do next. */
 export function FailureBlock({ failure, memory }: { failure: Failure; memory: GpuMemoryTrend[] }) {
   return (
-    <section className={classes.failure} role="alert" aria-label="failure">
+    <section className={classes.failure} role="alert" aria-label={t`failure`}>
       <strong>
         {failure.kind.replaceAll("_", " ")}
-        {failure.phase && ` while ${failure.phase.replaceAll("_", " ")}`}
-        {failure.exit_code !== null && `, exit code ${failure.exit_code}`}
+        {failure.phase && t` while ${failure.phase.replaceAll("_", " ")}`}
+        {failure.exit_code !== null && t`, exit code ${failure.exit_code}`}
       </strong>
       <div>{failure.message}</div>
       {failure.hint && (
         <div>
-          <strong>Next:</strong>{" "}
+          <strong>
+            <Trans>Next:</Trans>
+          </strong>{" "}
           {failure.hint
             .split("`")
             .map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}
@@ -25,14 +29,16 @@ export function FailureBlock({ failure, memory }: { failure: Failure; memory: Gp
       )}
       {memory.length > 0 && (
         <div>
-          Memory in the last minute:
+          <Trans>Memory in the last minute:</Trans>
           <ul>
             {memory.map((gpu) => (
               <li key={`${gpu.node_id} ${gpu.index}`}>
-                {gpu.node_id} {gpu.index}: {gpu.is_growing ? "growing" : "flat"},{" "}
-                {gibibytes(gpu.start_mb)}, max {gibibytes(gpu.peak_mb)}, final{" "}
-                {gibibytes(gpu.last_mb)} of {gibibytes(gpu.total_mb)}
-                {gpu.simulated && " (simulated)"}
+                <Trans>
+                  {gpu.node_id} {gpu.index}: {gpu.is_growing ? "growing" : "flat"},{" "}
+                  {gibibytes(gpu.start_mb)}, max {gibibytes(gpu.peak_mb)}, final{" "}
+                  {gibibytes(gpu.last_mb)} of {gibibytes(gpu.total_mb)}
+                  {gpu.simulated && " (simulated)"}
+                </Trans>
               </li>
             ))}
           </ul>
@@ -50,16 +56,22 @@ export function WaitingBlock({ experiment }: { experiment: ExperimentDetail }) {
   const { explanation, waiting_reasons, missing } = experiment;
   const reasons = explanation?.reasons ?? waiting_reasons;
   return (
-    <section className={classes.waiting} aria-label="why it is waiting">
-      <strong>{explanation?.summary || "Waiting for GPUs."}</strong>
+    <section className={classes.waiting} aria-label={t`why it is waiting`}>
+      <strong>{explanation?.summary || t`Waiting for GPUs.`}</strong>
       {explanation && (
         <div className="dim">
-          position {whole(explanation.queue_position)} of {whole(explanation.queue_length)}
-          {explanation.expected_start_at &&
-            `, expected to start at ${moment(explanation.expected_start_at)}`}
+          <Trans>
+            position {whole(explanation.queue_position)} of {whole(explanation.queue_length)}
+            {explanation.expected_start_at &&
+              t`, expected to start at ${moment(explanation.expected_start_at)}`}
+          </Trans>
         </div>
       )}
-      {missing.includes("scheduler") && <div className="dim">The scheduler is not responding.</div>}
+      {missing.includes("scheduler") && (
+        <div className="dim">
+          <Trans>The scheduler is not responding.</Trans>
+        </div>
+      )}
       <ul>
         {byNodes(reasons).map(({ nodes, sentences }) => (
           <li key={nodes}>
@@ -69,13 +81,16 @@ export function WaitingBlock({ experiment }: { experiment: ExperimentDetail }) {
       </ul>
       {explanation?.suggestion && (
         <div>
-          <strong>Would start with:</strong> {explanation.suggestion.message}
+          <strong>
+            <Trans>Would start with:</Trans>
+          </strong>{" "}
+          {explanation.suggestion.message}
         </div>
       )}
       {experiment.reservation_id && (
         <CopyText
           text={`gpusteward why ${experiment.reservation_id}`}
-          label="the command that explains it"
+          label={t`the command that explains it`}
         />
       )}
     </section>

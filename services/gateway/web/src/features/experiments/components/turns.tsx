@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { useMemo } from "react";
 import type { EChartsOption } from "echarts";
 import type { BenchmarkResult } from "@schemas/messages";
@@ -10,25 +12,29 @@ import { number, whole } from "@/lib/units";
 const ms = (seconds: number | null) => number(seconds === null ? null : seconds * 1000);
 
 const COLUMNS: Column<TurnLine>[] = [
-  { name: "Level", sortBy: ({ level }) => levelName(level), cell: ({ level }) => levelName(level) },
   {
-    name: "Turn",
+    name: t`Level`,
+    sortBy: ({ level }) => levelName(level),
+    cell: ({ level }) => levelName(level),
+  },
+  {
+    name: t`Turn`,
     isNumber: true,
     sortBy: ({ turn }) => turn.turn,
     cell: ({ turn }) => whole(turn.turn),
   },
-  { name: "Completed", isNumber: true, cell: ({ turn }) => whole(turn.num_completed_requests) },
+  { name: t`Completed`, isNumber: true, cell: ({ turn }) => whole(turn.num_completed_requests) },
   {
-    name: "Input",
-    unit: "tokens, mean",
-    title: "including the conversation so far",
+    name: t`Input`,
+    unit: t`tokens, mean`,
+    title: t`including the conversation so far`,
     isNumber: true,
     sortBy: ({ turn }) => turn.mean_input_tokens,
     cell: ({ turn }) => number(turn.mean_input_tokens),
   },
   {
     name: "TTFT",
-    unit: "ms, mean (p50, p99)",
+    unit: t`ms, mean (p50, p99)`,
     isNumber: true,
     sortBy: ({ turn }) => turn.mean_ttft,
     cell: ({ turn }) => (
@@ -42,14 +48,14 @@ const COLUMNS: Column<TurnLine>[] = [
   },
   {
     name: "TPOT",
-    unit: "ms, mean",
+    unit: t`ms, mean`,
     isNumber: true,
     sortBy: ({ turn }) => turn.mean_tpot,
     cell: ({ turn }) => ms(turn.mean_tpot),
   },
   {
     name: "E2E",
-    unit: "ms, mean",
+    unit: t`ms, mean`,
     isNumber: true,
     sortBy: ({ turn }) => turn.mean_e2e_latency,
     cell: ({ turn }) => ms(turn.mean_e2e_latency),
@@ -63,14 +69,16 @@ export function Turns({ benchmark }: { benchmark: BenchmarkResult }) {
   if (lines.length === 0) return null;
   return (
     <>
-      <h2>Turns of conversations</h2>
+      <h2>
+        <Trans>Turns of conversations</Trans>
+      </h2>
       <DataTable
-        label="Turns of conversations"
+        label={t`Turns of conversations`}
         columns={COLUMNS}
         rows={lines}
         rowKey={({ level, turn }) => `${levelName(level)} ${level.started_at} ${turn.turn}`}
       />
-      <Chart title="Time to first token by turn" {...chart} empty="No turn was completed." />
+      <Chart title={t`Time to first token by turn`} {...chart} empty={t`No turn was completed.`} />
     </>
   );
 }
@@ -83,13 +91,13 @@ function turnsChart(benchmark: BenchmarkResult) {
       type: "value",
       minInterval: 1,
       min: 1,
-      name: "turn of the conversation",
+      name: t`turn of the conversation`,
       nameLocation: "middle",
       nameGap: 26,
     },
     yAxis: {
       type: "value",
-      name: "time to first token, mean (ms)",
+      name: t`time to first token, mean (ms)`,
       nameTextStyle: { align: "left" },
     },
     series: levels.map((level) => ({
@@ -109,6 +117,6 @@ function turnsChart(benchmark: BenchmarkResult) {
     turn.mean_input_tokens,
     turn.num_completed_requests,
   ]);
-  const columns = ["level", "turn", "mean (s)", "p50 (s)", "p99 (s)", "input tokens, mean", "n"];
+  const columns = ["level", "turn", t`mean (s)`, "p50 (s)", "p99 (s)", t`input tokens, mean`, "n"];
   return { option, table: { columns, rows } };
 }

@@ -1,68 +1,122 @@
-import { useMemo } from "react";
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
+import { memo } from "react";
 import { Link } from "react-router";
-import type { GpuView } from "@schemas/messages";
-import { StateMark } from "@/components/state-mark";
+import { NodeMark } from "@/components/nodes/node-mark";
+import { heldUntil } from "@/domain/held-until";
+import { groupBy } from "@/lib/group-by";
 import { paths } from "@/lib/paths";
 import { useNow } from "@/lib/time";
-import { percent } from "@/lib/units";
 import { useSharedSearch } from "@/lib/url-state";
-import { gpuState } from "../gpu-state";
-import { heldUntil } from "@/domain/held-until";
-import { slicesOf, type GpuSlices, type Slice } from "../slices";
+import { gpuCount, isFree, segmentsOf, type Segment } from "../allocation";
+import type { NodeGpus } from "../fleet-filter";
 import type { Holding } from "./node-row";
 import classes from "./allocation.module.css";
 
-/** Who has which part of each GPU, to scale. */
-export function Allocation({ gpus, holding }: { gpus: GpuView[]; holding: Holding | undefined }) {
-  const search = useSharedSearch();
-  const cut = useMemo(() => slicesOf(gpus), [gpus]);
+interface AllocationProps {
+  groups: NodeGpus[];
+  holding: Holding | undefined;
+}
+
+/** Who has which GPUs of each node, to scale; what is wholly free is told in a line. */
+export function Allocation({ groups, holding }: AllocationProps) {
+  const taken = groups.filter(({ gpus, node }) => !isFree(gpus) || !node?.fresh);
+  const free = groups.filter((group) => !taken.includes(group));
+  const most = Math.max(...taken.map(({ gpus }) => gpus.length), 1);
   return (
-    <ul className={classes.list}>
-      {cut.map(({ gpu, slices }) => (
-        <li key={gpu.uuid} className={classes.line}>
-          <Link
-            to={{ pathname: paths.gpu(gpu.node_id, gpu.uuid), search }}
-            aria-label={label({ gpu, slices })}
-          >
-            {gpu.index}
-          </Link>
-          <Wrong gpu={gpu} />
-          <span className={classes.bar} aria-hidden>
-            {slices.map((slice) => (
-              <Part key={slice.key} slice={slice} holding={holding} />
-            ))}
-          </span>
-        </li>
-      ))}
-    </ul>
+    <>
+      <ul className={classes.list}>
+        {taken.map((group) => (
+          <Line key={group.nodeId} group={group} most={most} holding={holding} />
+        ))}
+      </ul>
+      <FreeNodes groups={free} />
+    </>
   );
 }
 
-/** What holders alone do not show. */
-function Wrong({ gpu }: { gpu: GpuView }) {
-  const state = gpuState(gpu);
-  return (state.kind === "attention" || state.kind === "bad") && <StateMark {...state} />;
+interface LineProps {
+  group: NodeGpus;
+  /** GPUs of the largest node, which has the whole width. */
+  most: number;
+  holding: Holding | undefined;
 }
 
-const describe = (slice: Slice) => `${slice.word}, ${percent(slice.share * 100)}`;
-
-function label({ gpu, slices }: GpuSlices): string {
-  return `${gpu.node_id} GPU ${gpu.index}: ${slices.map(describe).join("; ")}`;
-}
-
-function Part({ slice, holding }: { slice: Slice; holding: Holding | undefined }) {
-  const now = useNow();
-  const reservation = holding?.get(slice.reservationId ?? "");
-  const until = reservation && heldUntil(reservation, now);
+const Line = memo(function Line({ group, most, holding }: LineProps) {
+  const search = useSharedSearch();
+  const { nodeId, node, gpus } = group;
+  const segments = segmentsOf(gpus);
+  const width = gpus.length > most / 2 ? 100 : Math.max(25, (100 * gpus.length) / most);
   return (
-    <span
+    <li className={classes.line} aria-label={t`node ${nodeId}`}>
+      <span className={classes.name}>
+        <Link to={{ pathname: paths.node(nodeId), search }}>{nodeId}</Link>
+        <NodeMark node={node} />
+      </span>
+      <span className={classes.bar} style={{ maxWidth: `${width}%` }}>
+        {segments.map((segment) => (
+          <Part key={segment.key} nodeId={nodeId} segment={segment} holding={holding} />
+        ))}
+      </span>
+    </li>
+  );
+});
+
+interface PartProps {
+  nodeId: string;
+  segment: Segment;
+  holding: Holding | undefined;
+}
+
+function Part({ nodeId, segment, holding }: PartProps) {
+  const now = useNow();
+  const search = useSharedSearch();
+  const { kind, word, gpus, indexes, uuid, reservationId } = segment;
+  const reservation = holding?.get(reservationId ?? "");
+  const until = reservation && heldUntil(reservation, now);
+  const text = [word, gpuCount(gpus), until].filter(Boolean).join(", ");
+  const to = reservation
+    ? `${paths.reservations()}?open=${reservation.reservation_id}`
+    : { pathname: paths.gpu(nodeId, uuid), search };
+  const first = indexes[0] ?? 0;
+  const last = indexes.at(-1) ?? first;
+  return (
+    <Link
+      to={to}
       className={classes.part}
-      data-kind={slice.kind}
-      style={{ flexGrow: slice.share }}
-      title={until ? `${describe(slice)}, ${until}` : describe(slice)}
+      data-kind={kind}
+      style={{ flexGrow: gpus }}
+      title={`${text}; ${first === last ? t`GPU ${first}` : t`GPUs ${first}-${last}`}`}
     >
-      {slice.word}
-      {until && <span className="dim"> {until}</span>}
-    </span>
+      <strong>{word}</strong>
+      <span>{[gpuCount(gpus), until].filter(Boolean).join(", ")}</span>
+    </Link>
+  );
+}
+
+function FreeNodes({ groups }: { groups: NodeGpus[] }) {
+  const search = useSharedSearch();
+  if (groups.length === 0) return null;
+  const sum = groups.reduce((all, { gpus }) => all + gpus.length, 0);
+  const byModel = groupBy(groups, ({ gpus }) => `${gpus[0]?.name ?? ""}, ${gpuCount(gpus.length)}`);
+  return (
+    <section>
+      <h2>
+        {groups.length === 1 ? t`1 node is free` : t`${groups.length} nodes are free`}:{" "}
+        {gpuCount(sum)}
+      </h2>
+      {[...byModel].map(([model, ofModel]) => (
+        <p key={model} className={classes.free}>
+          <span className="dim">
+            <Trans>{model} each:</Trans>
+          </span>{" "}
+          {ofModel.map(({ nodeId }) => (
+            <Link key={nodeId} to={{ pathname: paths.node(nodeId), search }}>
+              {nodeId}
+            </Link>
+          ))}
+        </p>
+      ))}
+    </section>
   );
 }

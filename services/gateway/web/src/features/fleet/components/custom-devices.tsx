@@ -1,8 +1,8 @@
-import { useQuery } from "@tanstack/react-query";
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import type { ClusterDevice, ResourceDefinition } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { UNKNOWN, whole } from "@/lib/units";
-import { clusterDevicesOptions } from "../api/get-cluster-devices";
 
 /** In the reader's language, else in the other one. */
 export function descriptionIn(
@@ -16,22 +16,22 @@ export function descriptionIn(
 }
 
 const COLUMNS: Column<ClusterDevice>[] = [
-  { name: "Cluster", sortBy: (device) => device.cluster_id, cell: (device) => device.cluster_id },
+  { name: t`Cluster`, sortBy: (device) => device.cluster_id, cell: (device) => device.cluster_id },
   {
-    name: "Group",
+    name: t`Group`,
     sortBy: (device) => device.definition.group,
     cell: (device) => device.definition.group,
   },
   {
-    name: "Resource",
+    name: t`Resource`,
     sortBy: (device) => device.definition.key,
     cell: (device) => device.definition.key,
   },
-  { name: "Default", isNumber: true, cell: (device) => whole(device.definition.default_value) },
-  { name: "Limits", cell: (device) => device.definition.limits },
-  { name: "Requests", cell: (device) => device.definition.requests },
-  { name: "Enabled", cell: (device) => (device.definition.enabled ? "yes" : "no") },
-  { name: "Description", cell: (device) => <Description of={device.definition} /> },
+  { name: t`Default`, isNumber: true, cell: (device) => whole(device.definition.default_value) },
+  { name: t`Limits`, cell: (device) => device.definition.limits },
+  { name: t`Requests`, cell: (device) => device.definition.requests },
+  { name: t`Enabled`, cell: (device) => (device.definition.enabled ? "yes" : "no") },
+  { name: t`Description`, cell: (device) => <Description of={device.definition} /> },
 ];
 
 function Description({ of }: { of: ResourceDefinition }) {
@@ -39,17 +39,17 @@ function Description({ of }: { of: ResourceDefinition }) {
   return text ? <span lang={lang}>{text}</span> : UNKNOWN;
 }
 
-/** What ConfigMaps of Kubernetes clusters define; nothing where none does. */
-export function CustomDevices() {
-  const devices = useQuery(clusterDevicesOptions);
-  if (!devices.data?.length) return null;
+/** What ConfigMaps of Kubernetes clusters define. */
+export default function CustomDevices({ devices }: { devices: ClusterDevice[] }) {
   return (
     <section>
-      <h2>Custom devices</h2>
+      <h2>
+        <Trans>Custom devices</Trans>
+      </h2>
       <DataTable
-        label="Custom devices"
+        label={t`Custom devices`}
         columns={COLUMNS}
-        rows={devices.data}
+        rows={devices}
         rowKey={(device) =>
           `${device.cluster_id} ${device.definition.key} ${device.definition.custom_name}`
         }

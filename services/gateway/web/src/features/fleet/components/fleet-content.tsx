@@ -1,7 +1,9 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Button, SegmentedControl, Select, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useMemo } from "react";
-import { useSearchParams } from "react-router";
+import { Suspense, useMemo } from "react";
+import { latePart } from "@/lib/parts";
 import type { GpuView, NodeView } from "@schemas/messages";
 import { FilterSelect } from "@/components/filter-select";
 import { Empty } from "@/components/page";
@@ -14,29 +16,46 @@ import {
   filterGpus,
   HEAT_METRICS,
   SHOWN,
+  SHOWN_WORDS,
   viewOf,
   VIEWS,
   type FleetView,
   type HeatMetric,
 } from "../fleet-filter";
-import { Allocation } from "./allocation";
+import { COLOR_BY, colorsBy } from "../allocation";
 import { Cells, HeatLegend } from "./fleet-map";
+import { WhoHolds } from "./who-holds";
 import { NodeHeader, NodeTiles, type NodeProps } from "./node-row";
 import classes from "./fleet-content.module.css";
 import rowClasses from "./node-row.module.css";
 
+const Allocation = latePart(async () => ({ default: (await import("./allocation")).Allocation }));
+
 const VIEW_WORDS: Record<FleetView, string> = {
-  tiles: "Tiles",
-  map: "Heat map",
-  allocation: "Allocation",
+  tiles: t`Tiles`,
+  map: t`Heat map`,
+  allocation: t`Allocation`,
+};
+
+const HEAT_WORDS: Record<HeatMetric, string> = {
+  utilization: t`utilization`,
+  memory: t`memory`,
+  temperature: t`temperature`,
+  power: t`power`,
+  state: t`state`,
+  holder: t`holder`,
+  team: t`team`,
 };
 
 /** About what a node measures in each view, before it is drawn. */
 const HEIGHT_PX: Record<FleetView, (gpus: number) => number> = {
   tiles: (gpus) => 48 + 142 * Math.ceil(gpus / 5),
   map: (gpus) => 20 + 34 * Math.ceil(gpus / 8),
-  allocation: (gpus) => 48 + 28 * Math.ceil(gpus / 2),
+  allocation: () => 34,
 };
+
+/** About as many nodes as a small screen shows; more at once would be seen later. */
+const FIRST_NODES: Record<FleetView, number> = { tiles: 4, map: 24, allocation: 24 };
 
 const WIDE_NODE_GPUS = 16;
 const DENSE_GPUS = 256;
@@ -64,14 +83,29 @@ export function FleetContent({ gpus, nodes, listedAt }: FleetContentProps) {
   );
   const heat = HEAT_METRICS.find((candidate) => candidate === metric) ?? "utilization";
   const view = only && chosen !== "allocation" ? "tiles" : viewOf(chosen, gpus.length);
-  const rows = groups.map((group) => (
+  const isMixed = gpus.some(({ simulated }) => !simulated);
+  const colorBy = COLOR_BY.find((by) => by === heat) ?? null;
+  const colors = useMemo(() => (colorBy ? colorsBy(gpus, colorBy) : null), [colorBy, gpus]);
+  const shownGpus = useMemo(() => groups.flatMap((group) => group.gpus), [groups]);
+  const rows = groups.map((group, index) => (
     <WhenNear
       // What one view measured says nothing of another.
       key={`${view} ${group.nodeId}`}
       heightPx={HEIGHT_PX[view](group.gpus.length)}
+      startsNear={index < FIRST_NODES[view]}
       className={view === "map" && group.gpus.length > WIDE_NODE_GPUS ? classes.wide : undefined}
     >
-      {() => <Node {...group} view={view} metric={heat} listedAt={listedAt} holding={holding} />}
+      {() => (
+        <Node
+          {...group}
+          view={view}
+          metric={heat}
+          colors={colors}
+          isMixed={isMixed}
+          listedAt={listedAt}
+          holding={holding}
+        />
+      )}
     </WhenNear>
   ));
   return (
@@ -79,29 +113,29 @@ export function FleetContent({ gpus, nodes, listedAt }: FleetContentProps) {
       <div className={classes.tools}>
         <SegmentedControl
           size="xs"
-          aria-label="View"
+          aria-label={t`View`}
           data={VIEWS.map((value) => ({ value, label: VIEW_WORDS[value] }))}
           value={view}
           onChange={setView}
         />
         <FilterSelect
           w={130}
-          aria-label="State"
-          all="All states"
-          data={[...SHOWN]}
+          aria-label={t`State`}
+          all={t`All states`}
+          data={SHOWN.map((value) => ({ value, label: SHOWN_WORDS[value] }))}
           value={shown}
           onChange={setShown}
         />
         <TextInput
           size="xs"
-          aria-label="Filter by node, model, holder or namespace"
-          placeholder="Node, model, holder"
+          aria-label={t`Filter by node, model, holder or namespace`}
+          placeholder={t`Node, model, holder`}
           value={words}
           onChange={(event) => setWords(event.currentTarget.value)}
         />
         {only && (
           <Button size="xs" variant="default" onClick={() => setOnly("")}>
-            Show all nodes, not only {only}
+            <Trans>Show all nodes, not only {only}</Trans>
           </Button>
         )}
         {view === "map" && (
@@ -109,26 +143,35 @@ export function FleetContent({ gpus, nodes, listedAt }: FleetContentProps) {
             <Select
               size="xs"
               w={120}
-              aria-label="Colour by"
-              data={[...HEAT_METRICS]}
+              aria-label={t`Colour by`}
+              data={HEAT_METRICS.map((value) => ({ value, label: HEAT_WORDS[value] }))}
               allowDeselect={false}
               value={heat}
               onChange={(value) => value && setMetric(value)}
             />
-            <HeatLegend metric={heat} />
+            <HeatLegend metric={heat} colors={colors} />
           </>
         )}
       </div>
       {groups.length === 0 && (
-        <Empty title="No matching GPUs">Remove a filter to see the fleet.</Empty>
+        <Empty title={t`No matching GPUs`}>
+          <Trans>Remove a filter to see the fleet.</Trans>
+        </Empty>
       )}
       {view === "map" ? (
-        <RovingFocus
-          label="GPUs by node; use the arrow keys to move between them"
-          className={gpus.length > DENSE_GPUS ? `${classes.map} ${classes.dense}` : classes.map}
-        >
-          {rows}
-        </RovingFocus>
+        <div className={classes.sides}>
+          <RovingFocus
+            label={t`GPUs by node; use the arrow keys to move between them`}
+            className={gpus.length > DENSE_GPUS ? `${classes.map} ${classes.dense}` : classes.map}
+          >
+            {rows}
+          </RovingFocus>
+          <WhoHolds gpus={shownGpus} holding={holding} colorBy={colorBy} />
+        </div>
+      ) : view === "allocation" ? (
+        <Suspense>
+          <Allocation groups={groups} holding={holding} />
+        </Suspense>
       ) : (
         rows
       )}
@@ -136,22 +179,26 @@ export function FleetContent({ gpus, nodes, listedAt }: FleetContentProps) {
   );
 }
 
-function Node({ view, metric, ...node }: NodeProps & { view: FleetView; metric: HeatMetric }) {
-  const [parameters] = useSearchParams();
-  const alone = new URLSearchParams(parameters);
-  alone.set("node", node.nodeId);
+interface ShownNodeProps extends NodeProps {
+  view: FleetView;
+  metric: HeatMetric;
+  colors: ReadonlyMap<string, number> | null;
+  isMixed: boolean;
+}
+
+function Node({ view, metric, colors, isMixed, ...node }: ShownNodeProps) {
   if (view === "map") {
     return (
-      <section aria-label={`node ${node.nodeId}`}>
-        <NodeHeader {...node} search={`?${alone}`} isShort />
-        <Cells {...node} metric={metric} />
+      <section aria-label={t`node ${node.nodeId}`}>
+        <NodeHeader {...node} isShort />
+        <Cells {...node} metric={metric} colors={colors} />
       </section>
     );
   }
   return (
-    <section className={rowClasses.row} aria-label={`node ${node.nodeId}`}>
-      <NodeHeader {...node} search={`?${alone}`} />
-      {view === "tiles" ? <NodeTiles {...node} /> : <Allocation {...node} />}
+    <section className={rowClasses.row} aria-label={t`node ${node.nodeId}`}>
+      <NodeHeader {...node} isMixed={isMixed} />
+      <NodeTiles {...node} />
     </section>
   );
 }

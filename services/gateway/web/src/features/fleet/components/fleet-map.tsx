@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { memo, useCallback, useRef, useState, type MouseEvent } from "react";
 import { useNavigate } from "react-router";
 import type { GpuView } from "@schemas/messages";
@@ -6,6 +8,7 @@ import { gpuKey, useLiveReading } from "@/lib/live/readings";
 import { paths } from "@/lib/paths";
 import { useSharedSearch } from "@/lib/url-state";
 import { HEAT_ENDS, HEAT_STEPS, heatStep, type HeatMetric } from "../fleet-filter";
+import { colorKeyOf } from "../allocation";
 import { gpuState, withReading } from "../gpu-state";
 import { GpuTile } from "./gpu-tile";
 import type { Holding } from "./node-row";
@@ -16,6 +19,8 @@ interface CellsProps {
   listedAt: number;
   holding: Holding | undefined;
   metric: HeatMetric;
+  /** Of holders or teams, where the metric is one of these. */
+  colors: ReadonlyMap<string, number> | null;
 }
 
 interface Pointed {
@@ -28,7 +33,7 @@ const TILE_WIDTH_PX = 240;
 const TILE_HEIGHT_PX = 160;
 
 /** A cell for each GPU; pointed at or reached by keys, it shows its tile. */
-export function Cells({ gpus, listedAt, holding, metric }: CellsProps) {
+export function Cells({ gpus, listedAt, holding, metric, colors }: CellsProps) {
   const search = useSharedSearch();
   const navigate = useNavigate();
   const list = useRef<HTMLDivElement>(null);
@@ -75,6 +80,7 @@ export function Cells({ gpus, listedAt, holding, metric }: CellsProps) {
             listed={gpu}
             listedAt={listedAt}
             metric={metric}
+            colors={colors}
             search={search}
             onOpen={open}
           />
@@ -93,6 +99,7 @@ export function Cells({ gpus, listedAt, holding, metric }: CellsProps) {
             listedAt={listedAt}
             reservation={holding?.get(pointed.gpu.reservation_id ?? "")}
             isAlone
+            isMixed={gpus.some((gpu) => !gpu.simulated)}
           />
         </div>
       )}
@@ -104,11 +111,13 @@ interface CellProps {
   listed: GpuView;
   listedAt: number;
   metric: HeatMetric;
+  colors: ReadonlyMap<string, number> | null;
   search: string;
   onOpen: (event: MouseEvent<HTMLAnchorElement>) => void;
 }
 
-const Cell = memo(function Cell({ listed, listedAt, metric, search, onOpen }: CellProps) {
+const Cell = memo(function Cell(props: CellProps) {
+  const { listed, listedAt, metric, colors, search, onOpen } = props;
   const state = gpuState(listed);
   const holder = listed.holder ? `, ${heldBy(listed.holder, listed.holders[0]?.requester)}` : "";
   return (
@@ -118,9 +127,9 @@ const Cell = memo(function Cell({ listed, listedAt, metric, search, onOpen }: Ce
       onClick={onOpen}
       className={classes.cell}
       data-kind={state.kind}
-      aria-label={`${listed.node_id} GPU ${listed.index}: ${state.word}${holder}`}
+      aria-label={t`${listed.node_id} GPU ${listed.index}: ${state.word}${holder}`}
     >
-      <Heat listed={listed} listedAt={listedAt} metric={metric} />
+      <Heat listed={listed} listedAt={listedAt} metric={metric} colors={colors} />
     </a>
   );
 });
@@ -130,17 +139,31 @@ function Heat({
   listed,
   listedAt,
   metric,
-}: {
-  listed: GpuView;
-  listedAt: number;
-  metric: HeatMetric;
-}) {
+  colors,
+}: Pick<CellProps, "listed" | "listedAt" | "metric" | "colors">) {
   const { gpu } = withReading(listed, listedAt, useLiveReading(gpuKey(listed)));
+  if (metric === "holder" || metric === "team") {
+    const series = colors?.get(colorKeyOf(listed, metric) ?? "");
+    return (
+      <span
+        className={classes.heat}
+        data-step={series ? "color" : 0}
+        data-stale={!gpu.fresh || undefined}
+        style={series ? { background: `var(--gs-series-${series})` } : undefined}
+      />
+    );
+  }
   const step = metric === "state" ? "state" : (heatStep(gpu, metric) ?? "unknown");
   return <span className={classes.heat} data-step={step} data-stale={!gpu.fresh || undefined} />;
 }
 
-export function HeatLegend({ metric }: { metric: HeatMetric }) {
+interface HeatLegendProps {
+  metric: HeatMetric;
+  colors: ReadonlyMap<string, number> | null;
+}
+
+/** Names of the most that have a colour of their own; the list beside the map has all. */
+export function HeatLegend({ metric, colors }: HeatLegendProps) {
   const ends = HEAT_ENDS[metric];
   return (
     <span className={classes.legend}>
@@ -155,12 +178,22 @@ export function HeatLegend({ metric }: { metric: HeatMetric }) {
           {ends[1]}
         </span>
       )}
+      {[...(colors ?? [])]
+        .filter(([, series], index) => series < 8 || index === 7)
+        .map(([name, series]) => (
+          <span key={name}>
+            <span className={classes.swatch}>
+              <span className={classes.heat} style={{ background: `var(--gs-series-${series})` }} />
+            </span>
+            {series < 8 ? name : t`others`}
+          </span>
+        ))}
       {(
         [
-          ["ok", "free"],
-          ["busy", "held"],
-          ["attention", "attention"],
-          ["bad", "bad"],
+          ["ok", t`free`],
+          ["busy", t`held`],
+          ["attention", t`attention`],
+          ["bad", t`bad`],
         ] as const
       ).map(([kind, word]) => (
         <span key={kind}>
@@ -174,7 +207,7 @@ export function HeatLegend({ metric }: { metric: HeatMetric }) {
         <span className={classes.swatch}>
           <span className={classes.heat} data-step="unknown" />
         </span>
-        no reading
+        <Trans>no reading</Trans>
       </span>
     </span>
   );

@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { memo } from "react";
 import { Link } from "react-router";
 import type { GpuView, ReservationView } from "@schemas/messages";
@@ -21,6 +23,8 @@ interface GpuTileProps {
   reservation: ReservationView | undefined;
   /** Where the tile stands alone, without its node. */
   isAlone?: boolean;
+  /** Others are real, so that it has to be said of each. */
+  isMixed?: boolean;
 }
 
 export const GpuTile = memo(function GpuTile({
@@ -28,6 +32,7 @@ export const GpuTile = memo(function GpuTile({
   listedAt,
   reservation,
   isAlone,
+  isMixed,
 }: GpuTileProps) {
   const search = useSharedSearch();
   const live = useLiveReading(gpuKey(listed));
@@ -44,7 +49,7 @@ export const GpuTile = memo(function GpuTile({
       {isAlone && (
         <span className={classes.head}>
           <strong className={classes.model}>{gpu.node_id}</strong>
-          {gpu.simulated && <SimulatedBadge />}
+          {gpu.simulated && isMixed && <SimulatedBadge />}
         </span>
       )}
       <span className={classes.head}>
@@ -55,12 +60,12 @@ export const GpuTile = memo(function GpuTile({
         <StateMark {...state} />
       </span>
       <Reading
-        name="utilization"
+        name={t`utilization`}
         value={percent(gpu.utilization_percent)}
         part={share(gpu.utilization_percent, 100)}
       />
       <Reading
-        name="memory"
+        name={t`memory`}
         value={`${gibibytes(gpu.memory_used_mb).replace("\u202fGiB", "")} / ${gibibytes(gpu.memory_total_mb)}`}
         part={used}
       />
@@ -94,14 +99,18 @@ function Holder({ gpu, reservation }: { gpu: GpuView; reservation: ReservationVi
       ? shared
           .map(
             (holder) =>
-              `${heldBy(holder.holder, holder.requester) || "held"} ${percent(holder.shares * 100)}`,
+              `${heldBy(holder.holder, holder.requester) || t`held`} ${percent(holder.shares * 100)}`,
           )
           .join(", ")
       : heldBy(gpu.holder, gpu.holders[0]?.requester) || null;
   return (
     <span className={classes.foot}>
       <span className={classes.holder} title={words ?? undefined}>
-        {words ?? <span className="dim">not held</span>}
+        {words ?? (
+          <span className="dim">
+            <Trans>not held</Trans>
+          </span>
+        )}
       </span>
       {reservation && <span className={classes.until}>{heldUntil(reservation, now)}</span>}
     </span>
@@ -112,8 +121,8 @@ function Age({ takenAt, isStale }: { takenAt: number | null; isStale: boolean })
   const now = useNow();
   const seconds = takenAt === null ? null : Math.max(0, Math.round((now - takenAt) / 1000));
   return (
-    <span className={classes.age} data-stale={isStale || undefined} title="age of the reading">
-      {seconds === null ? "no reading" : `${duration(seconds)} old`}
+    <span className={classes.age} data-stale={isStale || undefined} title={t`age of the reading`}>
+      {seconds === null ? t`no reading` : t`${duration(seconds)} old`}
     </span>
   );
 }

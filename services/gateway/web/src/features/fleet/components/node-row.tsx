@@ -1,11 +1,14 @@
+import { t } from "@lingui/core/macro";
 import { Link } from "react-router";
 import type { ReservationView } from "@schemas/messages";
 import { SimulatedBadge } from "@/components/simulated-badge";
-import { StateMark } from "@/components/state-mark";
+import { NodeMark } from "@/components/nodes/node-mark";
+import { paths } from "@/lib/paths";
+import { useSharedSearch } from "@/lib/url-state";
 import type { NodeGpus } from "../fleet-filter";
-import { AdmitNode } from "./admit-node";
+import { AdmitNode } from "@/components/nodes/admit-node";
 import { GpuTile } from "./gpu-tile";
-import { ServiceActions } from "./service-actions";
+import { ServiceActions } from "@/components/nodes/service-actions";
 import classes from "./node-row.module.css";
 
 export type Holding = ReadonlyMap<string, ReservationView>;
@@ -16,18 +19,20 @@ export interface NodeProps extends NodeGpus {
 }
 
 interface NodeHeaderProps extends NodeGpus {
-  /** Of the address that shows this node alone. */
-  search: string;
+  /** Some of the fleet are real: which are simulated is said at each. */
+  isMixed?: boolean;
   /** Of the map, whose links are one stop of Tab. */
   isShort?: boolean;
 }
 
-/** A node's name opens it alone, with all that can be done there. */
-export function NodeHeader({ nodeId, node, gpus, search, isShort }: NodeHeaderProps) {
+/** A node's name opens its page, with all that can be done there. */
+export function NodeHeader({ nodeId, node, gpus, isShort, isMixed }: NodeHeaderProps) {
+  const search = useSharedSearch();
+  const to = { pathname: paths.node(nodeId), search };
   if (isShort) {
     return (
       <header className={classes.short}>
-        <Link to={{ search }} title={`${nodeId} only`} tabIndex={-1}>
+        <Link to={to} title={t`Node ${nodeId}`} tabIndex={-1}>
           {nodeId}
         </Link>
         <NodeMark node={node} />
@@ -37,12 +42,12 @@ export function NodeHeader({ nodeId, node, gpus, search, isShort }: NodeHeaderPr
   return (
     <header className={classes.header}>
       <h2>
-        <Link to={{ search }}>{nodeId}</Link>
+        <Link to={to}>{nodeId}</Link>
       </h2>
-      {(node?.simulated ?? gpus.some((gpu) => gpu.simulated)) && <SimulatedBadge />}
+      {isMixed && (node?.simulated ?? gpus.some((gpu) => gpu.simulated)) && <SimulatedBadge />}
       <NodeMark node={node} />
       <span className="dim">
-        {node ? `${node.gpus_free} of ${node.gpus_total} free` : `${gpus.length} GPUs`}
+        {node ? t`${node.gpus_free} of ${node.gpus_total} free` : t`${gpus.length} GPUs`}
       </span>
       <span className={classes.actions}>
         {node && !node.admitted && <AdmitNode nodeId={nodeId} />}
@@ -65,16 +70,4 @@ export function NodeTiles({ gpus, listedAt, holding }: NodeProps) {
       ))}
     </div>
   );
-}
-
-function NodeMark({ node }: Pick<NodeGpus, "node">) {
-  if (!node) return null;
-  if (!node.admitted) return <StateMark kind="attention" word="waiting for admission" />;
-  if (!node.fresh) return <StateMark kind="bad" word="silent" title="no readings received" />;
-  if (node.cordon) {
-    return (
-      <StateMark kind="attention" word="cordoned" title={node.cordon.reason || node.cordon.until} />
-    );
-  }
-  return null;
 }

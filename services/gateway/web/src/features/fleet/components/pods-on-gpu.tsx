@@ -1,32 +1,34 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import type { GpuPodView, GpuView } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { kindWords } from "@/domain/gpu-kinds";
 import { gibibytes, percent } from "@/lib/units";
 
 const COLUMNS: Column<GpuPodView>[] = [
-  { name: "Pod", sortBy: (pod) => pod.pod, cell: (pod) => pod.pod },
-  { name: "Namespace", sortBy: (pod) => pod.namespace, cell: (pod) => pod.namespace },
-  { name: "Container", cell: (pod) => pod.container },
-  { name: "Owner", cell: (pod) => pod.owner || "–" },
-  { name: "GPU type", cell: (pod) => kindWords(pod.kind) },
-  { name: "Given", unit: "of the GPU", isNumber: true, cell: (pod) => percent(pod.percent) },
+  { name: t`Pod`, sortBy: (pod) => pod.pod, cell: (pod) => pod.pod },
+  { name: t`Namespace`, sortBy: (pod) => pod.namespace, cell: (pod) => pod.namespace },
+  { name: t`Container`, cell: (pod) => pod.container },
+  { name: t`Owner`, cell: (pod) => pod.owner || "–" },
+  { name: t`GPU type`, cell: (pod) => kindWords(pod.kind) },
+  { name: t`Given`, unit: t`of the GPU`, isNumber: true, cell: (pod) => percent(pod.percent) },
   {
-    name: "Utilization",
+    name: t`Utilization`,
     isNumber: true,
     sortBy: (pod) => pod.utilization_percent,
     cell: (pod) => percent(pod.utilization_percent),
   },
   {
-    name: "Memory used",
+    name: t`Memory used`,
     isNumber: true,
     sortBy: (pod) => pod.memory_used_mb,
     cell: (pod) => gibibytes(pod.memory_used_mb),
   },
-  { name: "Memory limit", isNumber: true, cell: (pod) => gibibytes(pod.memory_given_mb) },
+  { name: t`Memory limit`, isNumber: true, cell: (pod) => gibibytes(pod.memory_given_mb) },
   {
-    name: "Reading",
-    title: "what the usage covers",
-    cell: (pod) => (pod.reading === "own" ? "pod" : "whole GPU"),
+    name: t`Reading`,
+    title: t`what the usage covers`,
+    cell: (pod) => (pod.reading === "own" ? "pod" : t`whole GPU`),
   },
 ];
 
@@ -35,9 +37,11 @@ export function PodsOnGpu({ gpu }: { gpu: GpuView }) {
   if (!gpu.pods || gpu.pods.length === 0) return null;
   return (
     <section>
-      <h2>Pods</h2>
+      <h2>
+        <Trans>Pods</Trans>
+      </h2>
       <DataTable
-        label="Pods on this GPU"
+        label={t`Pods on this GPU`}
         columns={COLUMNS}
         rows={gpu.pods}
         rowKey={(pod) => `${pod.namespace}/${pod.pod}/${pod.container}`}

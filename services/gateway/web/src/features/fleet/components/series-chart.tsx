@@ -1,4 +1,6 @@
+import { t } from "@lingui/core/macro";
 import { useComputedColorScheme } from "@mantine/core";
+import { useElementSize } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { GpuView, ReservationView, SeriesMetric } from "@schemas/messages";
@@ -9,11 +11,13 @@ import { seriesOptions } from "../api/get-series";
 import { faultMarks, holderBands } from "../gpu-chart-marks";
 
 const CHART_OPTIONS: Record<SeriesMetric, { title: string; unit: string; maximum?: number }> = {
-  utilization_percent: { title: "Utilization", unit: "%", maximum: 100 },
-  memory_used_mb: { title: "Memory used", unit: "GiB" },
-  temperature_c: { title: "Temperature", unit: "°C" },
-  power_draw_w: { title: "Power", unit: "W" },
+  utilization_percent: { title: t`Utilization`, unit: "%", maximum: 100 },
+  memory_used_mb: { title: t`Memory used`, unit: "GiB" },
+  temperature_c: { title: t`Temperature`, unit: "°C" },
+  power_draw_w: { title: t`Power`, unit: "W" },
 };
+
+const AXES_PX = 72;
 
 interface SeriesChartProps {
   gpu: GpuView;
@@ -28,12 +32,16 @@ export function SeriesChart({ gpu, reservations, metric, range }: SeriesChartPro
   const { node_id: nodeId, uuid } = gpu;
   const query = useQuery(seriesOptions(nodeId, uuid, metric, range));
   const scheme = useComputedColorScheme("light");
+  const { ref, width } = useElementSize();
   const updatedAt = query.dataUpdatedAt;
   const bands = useMemo(
-    () => holderBands(uuid, reservations, spanOf(range, updatedAt), seriesColors().slice(1)),
+    () => {
+      const colors = seriesColors().slice(1);
+      return holderBands(uuid, reservations, spanOf(range, updatedAt), colors, width - AXES_PX);
+    },
     // The colours are read from the page as it is drawn.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-    [range, reservations, scheme, updatedAt, uuid],
+    [range, reservations, scheme, updatedAt, uuid, width],
   );
   const marks = useMemo(
     () => faultMarks(gpu, spanOf(range, updatedAt), chartToken("bad")),
@@ -42,19 +50,21 @@ export function SeriesChart({ gpu, reservations, metric, range }: SeriesChartPro
     [gpu.recent_faults, range, scheme, updatedAt],
   );
   return (
-    <GpuSeriesChart
-      {...CHART_OPTIONS[metric]}
-      query={query}
-      metric={metric}
-      uuid={uuid}
-      range={range}
-      total={totalOf(gpu, metric)}
-      bands={bands}
-      marks={marks}
-      group="gpu"
-      heightPx={200}
-      empty="No readings in this time range."
-    />
+    <div ref={ref}>
+      <GpuSeriesChart
+        {...CHART_OPTIONS[metric]}
+        query={query}
+        metric={metric}
+        uuid={uuid}
+        range={range}
+        total={totalOf(gpu, metric)}
+        bands={bands}
+        marks={marks}
+        group="gpu"
+        heightPx={200}
+        empty={t`No readings in this time range.`}
+      />
+    </div>
   );
 }
 

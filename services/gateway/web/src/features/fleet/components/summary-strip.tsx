@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import { useQuery } from "@tanstack/react-query";
 import type { GpuView } from "@schemas/messages";
 import { gpuKey, newestReading } from "@/lib/live/readings";
@@ -6,7 +7,7 @@ import { number, watts, whole, withUnit } from "@/lib/units";
 import { useUrlState } from "@/lib/url-state";
 import { gpuTimeOfDayOptions } from "../api/get-gpu-time-of-day";
 import { waitingOptions } from "../api/get-waiting";
-import { SHOWN } from "../fleet-filter";
+import type { SHOWN } from "../fleet-filter";
 import { fleetSums, withReading } from "../gpu-state";
 import classes from "./summary-strip.module.css";
 
@@ -22,14 +23,19 @@ export function SummaryStrip({ gpus, listedAt }: { gpus: GpuView[]; listedAt: nu
   const now = gpus.map((gpu) => withReading(gpu, listedAt, newestReading(gpuKey(gpu))).gpu);
   const sums = fleetSums(now);
   const waiting = queue.data?.reservations.length;
-  const parts: [string, string, string?][] = [
-    ["free", `${sums.free} of ${sums.total}`],
-    ["held", whole(sums.held)],
-    ["out of service", whole(sums.outOfService), sums.outOfService > 0 ? "bad" : undefined],
-    ["waiting requests", whole(waiting) + (queue.data?.next_cursor ? "+" : "")],
-    ["power now", watts(sums.powerW)],
+  const parts: [name: string, value: string, kind?: string, filter?: (typeof SHOWN)[number]][] = [
+    [t`free`, t`${sums.free} of ${sums.total}`, undefined, "free"],
+    [t`held`, whole(sums.held), undefined, "held"],
     [
-      "held and idle today",
+      t`out of service`,
+      whole(sums.outOfService),
+      sums.outOfService > 0 ? "bad" : undefined,
+      "out of service",
+    ],
+    [t`waiting requests`, whole(waiting) + (queue.data?.next_cursor ? "+" : "")],
+    [t`power now`, watts(sums.powerW)],
+    [
+      t`held and idle today`,
       withUnit(
         number(today.data && Math.round(today.data.total.idle_us / CENTIHOUR_US) / 100),
         "GPU-h",
@@ -38,17 +44,17 @@ export function SummaryStrip({ gpus, listedAt }: { gpus: GpuView[]; listedAt: nu
   ];
   return (
     <dl className={classes.strip}>
-      {parts.map(([name, value, kind]) => (
+      {parts.map(([name, value, kind, filter]) => (
         <div key={name} className={classes.part}>
           <dt>{name}</dt>
           <dd data-kind={kind}>
-            {SHOWN.some((filter) => filter === name) ? (
+            {filter ? (
               <button
                 type="button"
                 className={classes.filter}
-                aria-pressed={shown === name}
-                title={shown === name ? "show all" : "show only these"}
-                onClick={() => setShown(shown === name ? "" : name)}
+                aria-pressed={shown === filter}
+                title={shown === filter ? t`show all` : t`show only these`}
+                onClick={() => setShown(shown === filter ? "" : filter)}
               >
                 {value}
               </button>

@@ -1,10 +1,11 @@
+import { t } from "@lingui/core/macro";
 import { SegmentedControl, useComputedColorScheme } from "@mantine/core";
 import { useMemo } from "react";
 import { Chart } from "@/components/chart/chart";
 import { ChartGrid } from "@/components/chart/chart-grid";
 import { chartToken } from "@/components/chart/theme";
 import { Loaded } from "@/components/page";
-import { scaleOf } from "@/domain/metric-scale";
+import { DCGM_FIELDS, scaleOf } from "@/domain/metric-scale";
 import { spanOf } from "@/lib/time-range";
 import { useUrlState } from "@/lib/url-state";
 import { useSeries, type Filters } from "../api/get-series";
@@ -56,9 +57,10 @@ function Bands({ shown, range, filters, empty }: FleetMonitoringProps & { shown:
     <Loaded query={query}>
       {() => (
         <Chart
-          title={gpus === undefined ? shown.title : `${shown.title}, ${gpus} GPUs`}
+          title={gpus === undefined ? shown.title : t`${shown.title}, ${gpus} GPUs`}
           option={chart.option}
           table={chart.table}
+          field={DCGM_FIELDS[shown.metric]}
           group="monitoring"
           heightPx={240}
           empty={empty}
@@ -91,15 +93,16 @@ function HeatMap({ range, filters, empty }: FleetMonitoringProps) {
     <Loaded query={query}>
       {() => (
         <Chart
-          title={`${shown.title} by node and time`}
+          title={t`${shown.title} by node and time`}
           option={chart.option}
           table={chart.table}
+          field={DCGM_FIELDS[shown.metric]}
           heightPx={Math.max(140, AXES_PX + rowPx * count)}
           empty={empty}
           choices={
             <SegmentedControl
               size="xs"
-              aria-label="Metric of the heat map"
+              aria-label={t`Metric of the heat map`}
               data={METRICS.map(({ metric, word }) => ({ value: metric, label: word }))}
               value={shown.metric}
               onChange={setMetric}

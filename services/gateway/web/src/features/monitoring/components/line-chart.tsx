@@ -3,7 +3,7 @@ import { useMemo } from "react";
 import type { SeriesMetric } from "@schemas/messages";
 import { Chart } from "@/components/chart/chart";
 import { chartToken, seriesColors } from "@/components/chart/theme";
-import { scaleOf } from "@/domain/metric-scale";
+import { DCGM_FIELDS, scaleOf } from "@/domain/metric-scale";
 import type { Span } from "@/lib/time-range";
 import { seriesChart } from "@/components/chart/series-chart";
 import type { Line } from "../sums";
@@ -58,6 +58,7 @@ export function LineChart({
       title={title}
       option={chart.option}
       table={chart.table}
+      field={DCGM_FIELDS[metric]}
       group="monitoring"
       heightPx={260}
       empty={empty}

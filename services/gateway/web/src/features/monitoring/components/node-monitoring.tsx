@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { SegmentedControl } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
@@ -25,9 +27,9 @@ const ROW_NAMES = ["node"];
 /** More lines than this hide each other. */
 const MOST_LINES = 16;
 const VIEWS = [
-  { value: "fleet", label: "Fleet" },
-  { value: "node", label: "Nodes" },
-  { value: "gpu", label: "GPUs" },
+  { value: "fleet", label: t`Fleet` },
+  { value: "node", label: t`Nodes` },
+  { value: "gpu", label: t`GPUs` },
 ];
 
 /** What the fleet does as a whole, each node's GPUs together, or each of them by itself. */
@@ -56,49 +58,61 @@ export function NodeMonitoring() {
   const tooMany = lines > MOST_LINES && `${lines} ${by === "gpu" ? "GPUs" : "nodes"}`;
   const empty =
     gpus.data?.length === 0
-      ? "No GPUs yet: gpusteward agent adds a host, gpusteward up --simulate simulates a fleet."
+      ? t`No GPUs yet: gpusteward agent adds a host, gpusteward up --simulate simulates a fleet.`
       : namespace
-        ? `No samples of ${namespace}: choose all namespaces above, or a longer range.`
-        : "No samples: remove a filter, or choose a longer range.";
+        ? t`No samples of ${namespace}: choose all namespaces above, or a longer range.`
+        : t`No samples: remove a filter, or choose a longer range.`;
   return (
     <>
       <div className={classes.filters}>
-        <RangeSelect label="Time range" className={classes.range} />
+        <RangeSelect label={t`Time range`} className={classes.range} />
         <FilterSelect
-          label="Node"
-          all="All nodes"
+          label={t`Node`}
+          all={t`All nodes`}
           searchable
           data={(nodes.data ?? []).map((node) => node.node_id)}
           value={node}
           onChange={setNode}
         />
         <FilterSelect
-          label="GPU type"
-          all="All types"
+          label={t`GPU type`}
+          all={t`All types`}
           data={KINDS}
           value={kindOf(kind) ?? ""}
           onChange={setKind}
         />
         <FilterSelect
-          label="GPU model"
-          all="All models"
+          label={t`GPU model`}
+          all={t`All models`}
           data={[...new Set(gpus.data?.map((gpu) => gpu.name))].sort()}
           value={model}
           onChange={setModel}
         />
         <div className={classes.choice}>
-          <span>Show</span>
-          <SegmentedControl size="xs" aria-label="Show" data={VIEWS} value={by} onChange={setBy} />
+          <span>
+            <Trans>Show</Trans>
+          </span>
+          <SegmentedControl
+            size="xs"
+            aria-label={t`Show`}
+            data={VIEWS}
+            value={by}
+            onChange={setBy}
+          />
         </div>
       </div>
       {namespace && (
-        <p className="dim">Only while reservations or pods of {namespace} held the GPUs.</p>
+        <p className="dim">
+          <Trans>Only while reservations or pods of {namespace} held the GPUs.</Trans>
+        </p>
       )}
       {by === "fleet" ? (
         <FleetMonitoring range={range} filters={filters} empty={empty} />
       ) : tooMany ? (
-        <Empty title={`Too many lines: ${tooMany}`}>
-          Up to {MOST_LINES} are drawn. Choose a node or a model above, or show the fleet.
+        <Empty title={t`Too many lines: ${tooMany}`}>
+          <Trans>
+            Up to {MOST_LINES} are drawn. Choose a node or a model above, or show the fleet.
+          </Trans>
         </Empty>
       ) : (
         <ChartGrid>
@@ -151,10 +165,10 @@ function OfGpus({ shown, range, filters, empty }: OfProps) {
 
 /** Of what a node has more of with each GPU the sum, else the mean. */
 const NODE_TITLES: Partial<Record<ShownMetric["metric"], string>> = {
-  utilization_percent: "GPU utilization, mean of the node's GPUs",
-  memory_used_mb: "GPU memory used, sum of the node's GPUs",
-  temperature_c: "Temperature, mean of the node's GPUs",
-  power_draw_w: "Power draw, sum of the node's GPUs",
+  utilization_percent: t`GPU utilization, mean of the node's GPUs`,
+  memory_used_mb: t`GPU memory used, sum of the node's GPUs`,
+  temperature_c: t`Temperature, mean of the node's GPUs`,
+  power_draw_w: t`Power draw, sum of the node's GPUs`,
 };
 
 function OfNodes({ shown, range, filters, empty }: OfProps) {
@@ -187,44 +201,44 @@ interface NodeRow {
 }
 
 const COLUMNS: Column<NodeRow>[] = [
-  { name: "Node", sortBy: (row) => row.node, cell: (row) => row.node },
+  { name: t`Node`, sortBy: (row) => row.node, cell: (row) => row.node },
   { name: "GPUs", isNumber: true, sortBy: (row) => row.gpus, cell: (row) => whole(row.gpus) },
   {
-    name: "Utilization",
-    unit: "mean",
+    name: t`Utilization`,
+    unit: t`mean`,
     isNumber: true,
     sortBy: (row) => row.utilization,
     cell: (row) => percent(row.utilization),
   },
   {
-    name: "Memory used",
-    unit: "mean",
+    name: t`Memory used`,
+    unit: t`mean`,
     isNumber: true,
     sortBy: (row) => row.memoryMb,
     cell: (row) => gibibytes(row.memoryMb),
   },
   {
-    name: "Highest",
-    unit: "memory used",
+    name: t`Highest`,
+    unit: t`memory used`,
     isNumber: true,
     sortBy: (row) => row.highestMb,
     cell: (row) => gibibytes(row.highestMb),
   },
   {
-    name: "Memory total",
+    name: t`Memory total`,
     isNumber: true,
     sortBy: (row) => row.totalMb,
     cell: (row) => gibibytes(row.totalMb),
   },
   {
-    name: "Used",
-    unit: "% of memory, mean",
+    name: t`Used`,
+    unit: t`% of memory, mean`,
     isNumber: true,
     cell: (row) => percentOf(row.memoryMb, row.totalMb),
   },
   {
-    name: "Power",
-    unit: "mean",
+    name: t`Power`,
+    unit: t`mean`,
     isNumber: true,
     sortBy: (row) => row.power,
     cell: (row) => watts(row.power),
@@ -256,9 +270,11 @@ function NodeTable({ range, filters }: { range: string; filters: Filters }) {
   if (rows.length === 0) return null;
   return (
     <section>
-      <h2>Nodes in this time range</h2>
+      <h2>
+        <Trans>Nodes in this time range</Trans>
+      </h2>
       <DataTable
-        label="Nodes in this time range"
+        label={t`Nodes in this time range`}
         columns={COLUMNS}
         rows={rows}
         rowKey={(row) => row.node}

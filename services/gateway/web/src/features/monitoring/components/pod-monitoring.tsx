@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { useMemo } from "react";
 import type { PodSeries, SeriesView } from "@schemas/messages";
 import { ChartGrid } from "@/components/chart/chart-grid";
@@ -16,12 +18,11 @@ import { LineChart } from "./line-chart";
 import classes from "../monitoring-page.module.css";
 
 const METRICS: ShownMetric[] = [
-  { ...UTILIZATION, title: "Pod GPU utilization" },
-  { ...MEMORY, title: "Pod GPU memory used, of its limit" },
+  { ...UTILIZATION, title: t`Pod GPU utilization` },
+  { ...MEMORY, title: t`Pod GPU memory used, of its limit` },
 ];
 const ROW_NAMES = ["namespace", "pod", "node", "GPU"];
-const EMPTY =
-  "No matching Kubernetes pod used a GPU. Agents on cluster nodes report pods once a minute.";
+const EMPTY = t`No matching Kubernetes pod used a GPU. Agents on cluster nodes report pods once a minute.`;
 
 /** What each pod uses of the GPUs that Kubernetes gave it. */
 export function PodMonitoring() {
@@ -46,18 +47,18 @@ export function PodMonitoring() {
   return (
     <>
       <div className={classes.filters}>
-        <RangeSelect label="Time range" className={classes.range} />
+        <RangeSelect label={t`Time range`} className={classes.range} />
         <FilterSelect
-          label="GPU type"
-          all="All types"
+          label={t`GPU type`}
+          all={t`All types`}
           data={KINDS}
           value={kindOf(kind) ?? ""}
           onChange={setKind}
         />
         <FilterSelect
-          label="Pod namespace"
-          all="All namespaces"
-          nothingFoundMessage="No matches."
+          label={t`Pod namespace`}
+          all={t`All namespaces`}
+          nothingFoundMessage={t`No matches.`}
           searchable
           data={choices(
             pods.map((pod) => pod.namespace),
@@ -67,9 +68,9 @@ export function PodMonitoring() {
           onChange={setPodNamespace}
         />
         <FilterSelect
-          label="Pod"
-          all="All pods"
-          nothingFoundMessage="No matches."
+          label={t`Pod`}
+          all={t`All pods`}
+          nothingFoundMessage={t`No matches.`}
           searchable
           data={choices(
             inNamespace.map((pod) => pod.pod),
@@ -81,8 +82,10 @@ export function PodMonitoring() {
       </div>
       {namespace && (
         <p className="dim">
-          Pods of {namespace}&apos;s reservations, and those of the namespace {namespace} in the
-          cluster.
+          <Trans>
+            Pods of {namespace}&apos;s reservations, and those of the namespace {namespace} in the
+            cluster.
+          </Trans>
         </p>
       )}
       <LeftOut view={utilization.data} />
@@ -104,8 +107,10 @@ function LeftOut({ view }: { view: SeriesView | undefined }) {
   if (!view || view.left_out === 0) return null;
   return (
     <p className="dim">
-      {view.pods.length} of {view.pods.length + view.left_out} pods are shown: choose a namespace or
-      a pod to see others.
+      <Trans>
+        {view.pods.length} of {view.pods.length + view.left_out} pods are shown: choose a namespace
+        or a pod to see others.
+      </Trans>
     </p>
   );
 }
@@ -127,56 +132,55 @@ interface PodRow {
 }
 
 const COLUMNS: Column<PodRow>[] = [
-  { name: "Pod", sortBy: ({ of }) => of.pod, cell: ({ of }) => of.pod },
-  { name: "Namespace", sortBy: ({ of }) => of.namespace, cell: ({ of }) => of.namespace },
-  { name: "Owner", sortBy: ({ of }) => of.owner, cell: ({ of }) => of.owner || "–" },
-  { name: "GPU type", sortBy: ({ of }) => of.kind, cell: ({ of }) => kindWords(of.kind) },
+  { name: t`Pod`, sortBy: ({ of }) => of.pod, cell: ({ of }) => of.pod },
+  { name: t`Namespace`, sortBy: ({ of }) => of.namespace, cell: ({ of }) => of.namespace },
+  { name: t`Owner`, sortBy: ({ of }) => of.owner, cell: ({ of }) => of.owner || "–" },
+  { name: t`GPU type`, sortBy: ({ of }) => of.kind, cell: ({ of }) => kindWords(of.kind) },
   {
     name: "GPU",
     sortBy: ({ of }) => `${of.node_id} ${of.index}`,
     cell: ({ of }) => `${of.node_id} GPU\u00a0${of.index}`,
   },
   {
-    name: "Share",
-    unit: "of the GPU",
+    name: t`Share`,
+    unit: t`of the GPU`,
     isNumber: true,
     sortBy: ({ of }) => of.percent,
     cell: ({ of }) => percent(of.percent),
   },
   {
-    name: "Utilization",
-    unit: "mean",
+    name: t`Utilization`,
+    unit: t`mean`,
     isNumber: true,
     sortBy: (row) => row.utilization,
     cell: (row) => percent(row.utilization),
   },
   {
-    name: "Memory used",
-    unit: "mean",
+    name: t`Memory used`,
+    unit: t`mean`,
     isNumber: true,
     sortBy: (row) => row.memoryMb,
     cell: (row) => gibibytes(row.memoryMb),
   },
   {
-    name: "Highest",
-    unit: "memory used",
+    name: t`Highest`,
+    unit: t`memory used`,
     isNumber: true,
     sortBy: (row) => row.highestMb,
     cell: (row) => gibibytes(row.highestMb),
   },
   {
-    name: "Memory limit",
+    name: t`Memory limit`,
     isNumber: true,
     sortBy: ({ of }) => of.memory_given_mb,
     cell: ({ of }) => gibibytes(of.memory_given_mb),
   },
-  { name: "Used", unit: "% of its limit", isNumber: true, cell: formatUsedPart },
+  { name: t`Used`, unit: t`% of its limit`, isNumber: true, cell: formatUsedPart },
   {
-    name: "Reading",
-    title:
-      "what the usage covers: the pod alone, or at times the whole GPU, which it shares with others",
+    name: t`Reading`,
+    title: t`what the usage covers: the pod alone, or at times the whole GPU, which it shares with others`,
     sortBy: ({ of }) => of.reading,
-    cell: ({ of }) => (of.reading === "own" ? "pod" : "whole\u00a0GPU"),
+    cell: ({ of }) => (of.reading === "own" ? "pod" : t`whole GPU`),
   },
 ];
 
@@ -207,9 +211,11 @@ function PodTable({
   if (rows.length === 0) return null;
   return (
     <section>
-      <h2>Pods in this time range</h2>
+      <h2>
+        <Trans>Pods in this time range</Trans>
+      </h2>
       <DataTable
-        label="Pods in this time range"
+        label={t`Pods in this time range`}
         columns={COLUMNS}
         rows={rows}
         rowKey={(row) => keyOf(row.of)}

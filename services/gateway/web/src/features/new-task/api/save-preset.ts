@@ -1,7 +1,9 @@
+import { t } from "@lingui/core/macro";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import * as endpoints from "@schemas/endpoints";
 import type { ExistingPreset, Preset } from "@schemas/messages";
 import { api } from "@/lib/api-client";
+import { showToast } from "@/lib/toasts";
 import { aboutTopic } from "@/lib/topics";
 
 interface NewPreset {
@@ -17,6 +19,9 @@ export function useSavePreset(namespace: string) {
         query: { existing, namespace: namespace || null },
         body: { presets: [preset] },
       }),
-    onSuccess: () => client.invalidateQueries(aboutTopic("presets")),
+    onSuccess: (_, { preset: { name } }) => {
+      showToast({ text: t`Saved: preset ${name}` });
+      return client.invalidateQueries(aboutTopic("presets"));
+    },
   });
 }

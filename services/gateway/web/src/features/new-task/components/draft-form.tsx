@@ -1,19 +1,23 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { NativeSelect } from "@mantine/core";
 import { DeploymentMode, LoadKind, Objective, STRATEGIES, Strategy } from "@schemas/messages";
-import { ENGINES, MAX_OBJECTIVES } from "@/domain/rules.generated";
+import { MAX_OBJECTIVES } from "@/domain/rules.generated";
 import { isOneOf } from "@/lib/is-one-of";
 import { textAt, goalsOf, MAXIMIZE_LOAD, valueAt, withGoals, withTurns, withValue } from "../draft";
 import classes from "./draft-form.module.css";
+import { EngineCards } from "./engine-cards";
 import { Choice, errorOf, ListField, NumberField, TextField, type FormProps } from "./fields";
 import { Parameters } from "./parameters";
 import { Picks } from "./picks";
+import { Uploads } from "./uploads";
 
 const CHECKING = Strategy.filter((strategy) => STRATEGIES[strategy].checks_best);
 
 const TRUST = [
-  { value: "", label: `default of the strategy (${CHECKING.join(", ")}: yes)` },
-  { value: "true", label: "yes: repeat the leaders until the lead is significant" },
-  { value: "false", label: "no: measure each configuration once" },
+  { value: "", label: t`default of the strategy (${CHECKING.join(", ")}: yes)` },
+  { value: "true", label: t`yes: repeat the leaders until the lead is significant` },
+  { value: "false", label: t`no: measure each configuration once` },
 ];
 
 export function DraftForm(props: FormProps) {
@@ -21,36 +25,42 @@ export function DraftForm(props: FormProps) {
   return (
     <form onSubmit={(event) => event.preventDefault()}>
       <fieldset className={classes.part}>
-        <legend>Task</legend>
-        <TextField {...props} path="task_name" label="Name" />
-        <TextField {...props} path="description" label="Description" />
+        <legend>
+          <Trans>Task</Trans>
+        </legend>
+        <TextField {...props} path="task_name" label={t`Name`} />
+        <TextField {...props} path="description" label={t`Description`} />
       </fieldset>
       <fieldset className={classes.part}>
-        <legend>Model and engine</legend>
-        <TextField {...props} path="model.id_or_path" label="Model ID or path" />
-        <TextField {...props} path="base_runtime" label={`Engine: ${ENGINES.join(", ")}`} />
+        <legend>
+          <Trans>Model and engine</Trans>
+        </legend>
+        <EngineCards {...props} />
+        <TextField {...props} path="model.id_or_path" label={t`Model ID or path`} />
         <Choice
           {...props}
           path="deployment_mode"
-          label="Deployment mode"
+          label={t`Deployment mode`}
           options={DeploymentMode}
         />
         <NumberField
           {...props}
           path="gpus.count"
-          label="GPUs per experiment"
+          label={t`GPUs per experiment`}
           min={1}
-          placeholder="from the parallelism"
+          placeholder={t`from the parallelism`}
         />
       </fieldset>
       <Parameters {...props} />
       <fieldset className={classes.part}>
-        <legend>Search</legend>
-        <Choice {...props} path="optimization.strategy" label="Strategy" options={Strategy} />
+        <legend>
+          <Trans>Search</Trans>
+        </legend>
+        <Choice {...props} path="optimization.strategy" label={t`Strategy`} options={Strategy} />
         <Goals {...props} />
         <NativeSelect
           size="xs"
-          label="Confirm the winner with repeated runs"
+          label={t`Confirm the winner with repeated runs`}
           data={TRUST}
           value={textAt(props.draft, "optimization.trust")}
           error={errorOf({ ...props, path: "optimization.trust" })}
@@ -67,43 +77,46 @@ export function DraftForm(props: FormProps) {
         <NumberField
           {...props}
           path="optimization.max_iterations"
-          label="Max experiments"
+          label={t`Max experiments`}
           min={1}
-          placeholder="whole grid, or 50 for a search"
+          placeholder={t`whole grid, or 50 for a search`}
         />
         <NumberField
           {...props}
           path="optimization.max_parallel"
-          label="Max parallel experiments"
+          label={t`Max parallel experiments`}
           min={1}
         />
         <NumberField
           {...props}
           path="optimization.timeout_per_iteration"
-          label="Time limit per experiment (s)"
+          label={t`Time limit per experiment (s)`}
           min={1}
         />
         <NumberField
           {...props}
           path="optimization.max_gpu_hours"
-          label="Budget (GPU-hours)"
+          label={t`Budget (GPU-hours)`}
           min={0}
-          placeholder="none"
+          placeholder={t`none`}
         />
         <WarmStart {...props} />
       </fieldset>
       <fieldset className={classes.part}>
-        <legend>Benchmark</legend>
-        <ListField {...props} path="benchmark.traffic_scenarios" label="Scenarios" isText />
+        <legend>
+          <Trans>Benchmark</Trans>
+        </legend>
+        <Uploads {...props} />
+        <ListField {...props} path="benchmark.traffic_scenarios" label={t`Scenarios`} isText />
         {isLoadSearched ? (
           <LoadSearchFields {...props} />
         ) : (
           <>
-            <ListField {...props} path="benchmark.num_concurrency" label="Concurrency levels" />
+            <ListField {...props} path="benchmark.num_concurrency" label={t`Concurrency levels`} />
             <ListField
               {...props}
               path="benchmark.arrivals"
-              label="Arrival patterns instead, such as poisson(20), burst(20,5), closed(8)"
+              label={t`Arrival patterns instead, such as poisson(20), burst(20,5), closed(8)`}
               isText
               isOptional
             />
@@ -113,38 +126,47 @@ export function DraftForm(props: FormProps) {
         <NumberField
           {...props}
           path="benchmark.max_time_per_iteration"
-          label="Max time per level (min)"
+          label={t`Max time per level (min)`}
           min={0}
         />
         <NumberField
           {...props}
           path="benchmark.max_requests_per_iteration"
-          label="Max requests per level"
+          label={t`Max requests per level`}
           min={1}
           placeholder="100"
         />
         <QualityProbe {...props} />
       </fieldset>
       <fieldset className={classes.part}>
-        <legend>Service level objectives (SLO){isLoadSearched ? "" : ", optional"}</legend>
-        <NumberField {...props} path="slo.ttft.threshold" label="Time to first token (s)" min={0} />
+        <legend>
+          <Trans>Service level objectives (SLO){isLoadSearched ? "" : ", optional"}</Trans>
+        </legend>
+        <NumberField
+          {...props}
+          path="slo.ttft.threshold"
+          label={t`Time to first token (s)`}
+          min={0}
+        />
         <NumberField
           {...props}
           path="slo.tpot.threshold"
-          label="Time per output token (s)"
+          label={t`Time per output token (s)`}
           min={0}
         />
         <NumberField
           {...props}
           path="slo.latency.p99.threshold"
-          label="p99 e2e latency (s)"
+          label={t`p99 e2e latency (s)`}
           min={0}
         />
         <TextField
           {...props}
           path="optimization.constraints"
-          label={isLoadSearched ? "Constraints on the load" : "Constraints on the best experiment"}
-          placeholder="ttft:p99<300ms, error_rate<1%"
+          label={
+            isLoadSearched ? t`Constraints on the load` : t`Constraints on the best experiment`
+          }
+          placeholder={t`ttft:p99<300ms, error_rate<1%`}
         />
       </fieldset>
     </form>
@@ -157,7 +179,7 @@ function Goals(props: FormProps) {
     <>
       <NativeSelect
         size="xs"
-        label="Objective"
+        label={t`Objective`}
         data={isOneOf(Objective, first) ? Objective : [first, ...Objective]}
         value={first}
         error={errorOf({ ...props, path: "optimization.objective" })}
@@ -168,8 +190,8 @@ function Goals(props: FormProps) {
         }
       />
       <Picks
-        label="Further objectives"
-        placeholder="add an objective to trade off"
+        label={t`Further objectives`}
+        placeholder={t`add an objective to trade off`}
         options={Objective.filter(
           (objective) => objective !== first && objective !== MAXIMIZE_LOAD,
         ).map((value) => ({ value, label: value }))}
@@ -194,10 +216,10 @@ function WarmStart(props: FormProps) {
   return (
     <NativeSelect
       size="xs"
-      label="Warm start from past tasks"
+      label={t`Warm start from past tasks`}
       data={[
-        { value: "", label: "no" },
-        { value: "true", label: "yes: same model, engine and benchmark" },
+        { value: "", label: t`no` },
+        { value: "true", label: t`yes: same model, engine and benchmark` },
       ]}
       value={isOn ? "true" : ""}
       error={errorOf({ ...props, path })}
@@ -209,9 +231,9 @@ function WarmStart(props: FormProps) {
 }
 
 const PROBES = [
-  { value: "", label: "if the task may change the answers" },
-  { value: "on", label: "always" },
-  { value: "off", label: "never" },
+  { value: "", label: t`if the task may change the answers` },
+  { value: "on", label: t`always` },
+  { value: "off", label: t`never` },
 ];
 const PROMPTS = 16;
 
@@ -231,7 +253,7 @@ function QualityProbe(props: FormProps) {
     <>
       <NativeSelect
         size="xs"
-        label="Compare answers with the baseline"
+        label={t`Compare answers with the baseline`}
         data={PROBES}
         value={isOn ? "on" : probe ? "off" : ""}
         error={errorOf({ ...props, path: "benchmark.quality" })}
@@ -244,20 +266,20 @@ function QualityProbe(props: FormProps) {
           <NumberField
             {...props}
             path={at("min_agreement")}
-            label="Min agreement (0 to 1)"
+            label={t`Min agreement (0 to 1)`}
             min={0}
             placeholder="0.5"
           />
           <TextField
             {...props}
             path={at("accuracy_file")}
-            label="Accuracy file (questions with answers)"
-            placeholder="none"
+            label={t`Accuracy file (questions with answers)`}
+            placeholder={t`none`}
           />
           <NumberField
             {...props}
             path={at("max_accuracy_loss")}
-            label="Max accuracy loss (0 to 1)"
+            label={t`Max accuracy loss (0 to 1)`}
             min={0}
             placeholder="0.02"
           />
@@ -275,16 +297,16 @@ function Conversations(props: FormProps) {
       <NumberField
         {...props}
         path="benchmark.turns"
-        label="Turns per conversation"
+        label={t`Turns per conversation`}
         min={1}
-        placeholder="1 (single requests)"
+        placeholder={t`1 (single requests)`}
         onPick={(value) => props.onChange(withTurns(props.draft, value))}
       />
       {typeof turns === "number" && turns > 1 && (
         <NumberField
           {...props}
           path="benchmark.think_seconds"
-          label="Pause before the next turn (s)"
+          label={t`Pause before the next turn (s)`}
           min={0}
           placeholder="0"
         />
@@ -292,7 +314,7 @@ function Conversations(props: FormProps) {
       <NumberField
         {...props}
         path="benchmark.prefix_share"
-        label="Shared prompt prefix (0 to 1)"
+        label={t`Shared prompt prefix (0 to 1)`}
         min={0}
         placeholder="0"
       />
@@ -305,20 +327,20 @@ function LoadSearchFields(props: FormProps) {
   const path = (name: string) => `benchmark.load_search.${name}`;
   return (
     <>
-      <Choice {...props} path={path("load")} label="Load type" options={LoadKind} />
-      <NumberField {...props} path={path("min")} label="Min load" min={0} placeholder="1" />
-      <NumberField {...props} path={path("max")} label="Max load" min={0} />
+      <Choice {...props} path={path("load")} label={t`Load type`} options={LoadKind} />
+      <NumberField {...props} path={path("min")} label={t`Min load`} min={0} placeholder="1" />
+      <NumberField {...props} path={path("max")} label={t`Max load`} min={0} />
       <NumberField
         {...props}
         path={path("tolerance")}
-        label="Tolerance (share of the load)"
+        label={t`Tolerance (share of the load)`}
         min={0}
         placeholder="0.1"
       />
       <NumberField
         {...props}
         path={path("max_levels")}
-        label="Max levels per experiment"
+        label={t`Max levels per experiment`}
         min={2}
         placeholder="14"
       />

@@ -106,9 +106,10 @@ export function ListText(props: {
   values: unknown;
   error: string | null;
   isText?: boolean;
+  description?: string;
   onChange: (values: unknown[]) => void;
 }) {
-  const { label, values, error, isText, onChange } = props;
+  const { label, values, error, isText, description, onChange } = props;
   const separator = isText ? /\s*;\s*|\s*,\s*(?![^(]*\))/ : null;
   const read = (text: string) =>
     separator ? text.split(separator).filter(Boolean) : valuesOf(text);
@@ -119,6 +120,8 @@ export function ListText(props: {
       size="xs"
       label={label}
       value={isOwn ? typed : listText(values)}
+      description={description}
+      inputWrapperOrder={["label", "input", "description", "error"]}
       error={error}
       onChange={(event) => {
         setTyped(event.currentTarget.value);

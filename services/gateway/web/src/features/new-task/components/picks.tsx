@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import { Button, NativeSelect } from "@mantine/core";
 import classes from "./draft-form.module.css";
 
@@ -33,7 +34,7 @@ export function Picks({ label, placeholder, options, chosen, most, error, onChan
               key={name}
               size="compact-xs"
               variant="default"
-              aria-label={`remove ${name}`}
+              aria-label={t`remove ${name}`}
               onClick={() => onChange(chosen.filter((other) => other !== name))}
             >
               {name} ×

@@ -1,4 +1,7 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
+import type { ReactNode } from "react";
 import type { AvailabilityView, GpuRequest, PlanCost, TaskPlan } from "@schemas/messages";
 import { Facts } from "@/components/facts";
 import { Findings } from "@/components/findings";
@@ -21,7 +24,8 @@ interface PlanSummaryProps {
 /** What would be run, at what cost at most, and when it could start. */
 export function PlanSummary({ plan, draft, isSettled }: PlanSummaryProps) {
   const taskPlan = plan.data;
-  const largest = taskPlan && largestRequest(taskPlan);
+  const isReserved = taskPlan?.mode !== "endpoint";
+  const largest = taskPlan && isReserved ? largestRequest(taskPlan) : undefined;
   const availability = useQuery(
     availabilityOptions(taskPlan?.missing.length ? undefined : largest),
   ).data;
@@ -35,59 +39,64 @@ export function PlanSummary({ plan, draft, isSettled }: PlanSummaryProps) {
   const hours = taskPlan?.gpu_hours_at_most ?? null;
   const cost = taskPlan?.cost_at_most ?? null;
   const findings = taskPlan?.experiments.flatMap((experiment) => experiment.preflight) ?? [];
+  const ofGpus: [string, ReactNode, string?][] = [
+    [
+      t`min GPU memory`,
+      largest?.min_memory_mb ? withUnit(number(largest.min_memory_mb / 1024), "GiB") : UNKNOWN,
+    ],
+    [
+      t`max GPU time`,
+      hours === null ? UNKNOWN : withUnit(number(hours), "GPU-h"),
+      t`if every experiment runs to its time limit, within the budget`,
+    ],
+    [
+      t`max cost`,
+      cost ? costText(cost) : UNKNOWN,
+      t`at the operator's prices for the eligible GPU models`,
+    ],
+    [
+      t`starts`,
+      availability ? (
+        availability.available ? (
+          <StateMark kind="ok" word={t`now`} title={availability.message} />
+        ) : (
+          <StateMark
+            kind={availability.impossible ? "bad" : "attention"}
+            word={
+              availability.impossible
+                ? t`not possible on this fleet`
+                : waitSeconds !== null && Number.isFinite(waitSeconds)
+                  ? t`in about ${roughly(waitSeconds)}`
+                  : t`when GPUs are free`
+            }
+            title={availability.message}
+          />
+        )
+      ) : (
+        UNKNOWN
+      ),
+    ],
+  ];
   return (
-    <section aria-label="task plan" aria-live="polite" style={{ opacity: isSettled ? 1 : 0.6 }}>
+    <section aria-label={t`task plan`} aria-live="polite" style={{ opacity: isSettled ? 1 : 0.6 }}>
       <Facts
         facts={[
           [
-            "experiments",
+            t`experiments`,
             taskPlan
-              ? `${taskPlan.experiments.length > 0 ? "" : "up to "}${whole(experiments)}${taskPlan.cut ? ` (${whole(taskPlan.cut)} cut)` : ""}`
+              ? `${taskPlan.experiments.length > 0 ? "" : t`up to `}${whole(experiments)}${taskPlan.cut ? t` (${whole(taskPlan.cut)} cut)` : ""}`
               : UNKNOWN,
           ],
-          ["GPUs per experiment", number(gpus)],
-          [
-            "min GPU memory",
-            largest?.min_memory_mb
-              ? withUnit(number(largest.min_memory_mb / 1024), "GiB")
-              : UNKNOWN,
-          ],
-          [
-            "max GPU time",
-            hours === null ? UNKNOWN : withUnit(number(hours), "GPU-h"),
-            "if every experiment runs to its time limit, within the budget",
-          ],
-          [
-            "max cost",
-            cost ? costText(cost) : UNKNOWN,
-            "at the operator's prices for the eligible GPU models",
-          ],
-          [
-            "starts",
-            availability ? (
-              availability.available ? (
-                <StateMark kind="ok" word="now" title={availability.message} />
-              ) : (
-                <StateMark
-                  kind={availability.impossible ? "bad" : "attention"}
-                  word={
-                    availability.impossible
-                      ? "not possible on this fleet"
-                      : waitSeconds !== null && Number.isFinite(waitSeconds)
-                        ? `in about ${roughly(waitSeconds)}`
-                        : "when GPUs are free"
-                  }
-                  title={availability.message}
-                />
-              )
-            ) : (
-              UNKNOWN
-            ),
-          ],
+          [t`GPUs per experiment`, isReserved ? number(gpus) : t`none, the server runs already`],
+          ...(isReserved ? ofGpus : []),
         ]}
       />
       {availability && <WhyNotNow of={availability} />}
-      {availability?.suggestion && <p>What would help: {availability.suggestion.message}</p>}
+      {availability?.suggestion && (
+        <p>
+          <Trans>What would help: {availability.suggestion.message}</Trans>
+        </p>
+      )}
       {plan.error && isSettled && (
         <p role="alert" style={{ color: "var(--gs-bad)" }}>
           {plan.error.message}
@@ -95,7 +104,9 @@ export function PlanSummary({ plan, draft, isSettled }: PlanSummaryProps) {
       )}
       {findings.length > 0 && (
         <>
-          <h2>Preflight</h2>
+          <h2>
+            <Trans>Preflight</Trans>
+          </h2>
           <Findings findings={findings} ofHowMany={taskPlan?.experiments.length} />
         </>
       )}
@@ -118,13 +129,17 @@ function WhyNotNow({ of }: { of: AvailabilityView }) {
   const sentences = reasonSentences(of);
   return (
     <>
-      <p className="dim">Why not now:</p>
+      <p className="dim">
+        <Trans>Why not now:</Trans>
+      </p>
       <ul className="dim">
         {sentences.slice(0, MOST_REASONS).map((sentence) => (
           <li key={sentence}>{sentence}</li>
         ))}
         {sentences.length > MOST_REASONS && (
-          <li>and {sentences.length - MOST_REASONS} other reasons</li>
+          <li>
+            <Trans>and {sentences.length - MOST_REASONS} other reasons</Trans>
+          </li>
         )}
       </ul>
     </>
@@ -134,7 +149,7 @@ function WhyNotNow({ of }: { of: AvailabilityView }) {
 function costText({ least, most, currency }: PlanCost): string {
   const low = number(least);
   const high = number(most);
-  return withUnit(low === high ? low : `${low} to ${high}`, currency);
+  return withUnit(low === high ? low : t`${low} to ${high}`, currency);
 }
 
 function largestRequest(plan: TaskPlan): GpuRequest | undefined {

@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import { Button, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
@@ -26,7 +27,7 @@ export function Presets(props: FormProps) {
     .filter((preset) => !preset.engine || preset.engine === engine)
     .map(({ name, description, namespace: of }) => ({
       value: name,
-      label: [name, of === null ? "built in" : "", description].filter(Boolean).join(" · "),
+      label: [name, of === null ? t`built in` : "", description].filter(Boolean).join(" · "),
     }));
   const set = (names: string[]) => {
     const named = withValue(draft, "presets", names.length > 0 ? names : undefined);
@@ -35,8 +36,8 @@ export function Presets(props: FormProps) {
   return (
     <>
       <Picks
-        label="Presets"
-        placeholder={options.length > 0 ? "add saved parameters" : "no presets for this engine"}
+        label={t`Presets`}
+        placeholder={options.length > 0 ? t`add saved parameters` : t`no presets for this engine`}
         options={options}
         chosen={chosen}
         most={MOST_PRESETS}
@@ -44,7 +45,12 @@ export function Presets(props: FormProps) {
         onChange={set}
       />
       {chosen.length > 1 && (
-        <Choice {...props} path="preset_merge" label="If presets conflict" options={PresetMerge} />
+        <Choice
+          {...props}
+          path="preset_merge"
+          label={t`If presets conflict`}
+          options={PresetMerge}
+        />
       )}
       <SavePreset {...props} namespace={namespace} />
     </>
@@ -61,13 +67,11 @@ function SavePreset({ draft, namespace }: FormProps & { namespace: string }) {
     <div className={classes.parameter}>
       <TextInput
         size="xs"
-        label="Save parameters as a preset"
-        placeholder="name"
+        label={t`Save parameters as a preset`}
+        placeholder={t`name`}
         value={name}
         disabled={mayNot}
         error={save.error?.message}
-        description={save.isSuccess ? "Saved." : undefined}
-        inputWrapperOrder={["label", "input", "description", "error"]}
         onChange={(event) => {
           setName(event.currentTarget.value);
           save.reset();
@@ -89,7 +93,7 @@ function SavePreset({ draft, namespace }: FormProps & { namespace: string }) {
           })
         }
       >
-        {isThere ? "Replace" : "Save"}
+        {isThere ? t`Replace` : t`Save`}
       </Button>
     </div>
   );

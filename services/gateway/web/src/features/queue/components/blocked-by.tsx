@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import type { Reason, ReservationView } from "@schemas/messages";
 import { blockersOf } from "@/domain/blockers";
 import { heldUntil } from "@/domain/held-until";
@@ -17,8 +18,8 @@ export function BlockedBy({ reasons, holding, now }: BlockedByProps) {
   if (blockers.length === 0) return <span className="dim">{UNKNOWN}</span>;
   const texts = blockers.slice(0, SHOWN).map(({ name, gpus, reservation }) => {
     const until = heldUntil(reservation, now);
-    return `${name} (${gpus === 1 ? "1 GPU" : `${gpus} GPUs`}${until ? `, ${until}` : ""})`;
+    return `${name} (${gpus === 1 ? t`1 GPU` : t`${gpus} GPUs`}${until ? `, ${until}` : ""})`;
   });
   const more = blockers.length - SHOWN;
-  return <>{[...texts, ...(more > 0 ? [`${more} more`] : [])].join(", ")}</>;
+  return <>{[...texts, ...(more > 0 ? [t`${more} more`] : [])].join(", ")}</>;
 }

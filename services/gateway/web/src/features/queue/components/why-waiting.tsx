@@ -1,18 +1,21 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import type { ReservationView } from "@schemas/messages";
-import { Failure, Loaded } from "@/components/page";
+import { useState } from "react";
+import type { GpuRequest, ReservationView } from "@schemas/messages";
+import { Loaded } from "@/components/page";
 import { withoutUnfit } from "@/domain/blockers";
 import { byNodes } from "@/domain/gathered-reasons";
 import { useMayChange } from "@/lib/api/get-me";
 import { moment, roughly, secondsSince, useNow } from "@/lib/time";
 import { explanationOptions } from "../api/get-explanation";
-import { useReplaceRequest } from "../api/replace-request";
+import { ReplaceDialog } from "./replace-dialog";
 
 /** All reasons by node, when it starts, and the smallest change with which it would run. */
 export function WhyWaiting({ waiting }: { waiting: ReservationView }) {
   const explanation = useQuery(explanationOptions(waiting.reservation_id));
-  const replace = useReplaceRequest();
+  const [replacement, setReplacement] = useState<GpuRequest | null>(null);
   const now = useNow();
   const mayChange = useMayChange();
   return (
@@ -23,27 +26,33 @@ export function WhyWaiting({ waiting }: { waiting: ReservationView }) {
           <>
             {summary && <p>{summary}</p>}
             <p>
-              <strong>Expected start: </strong>
+              <strong>
+                <Trans>Expected start:</Trans>{" "}
+              </strong>
               {startAt
-                ? `${moment(startAt, now)}, in about ${roughly(-(secondsSince(startAt, now) ?? 0))}`
-                : "unknown: a reservation it waits for has no end time"}
+                ? t`${moment(startAt, now)}, in about ${roughly(-(secondsSince(startAt, now) ?? 0))}`
+                : t`unknown: a reservation it waits for has no end time`}
             </p>
             {suggestion && (
               <p>
-                <strong>What would help: </strong>
+                <strong>
+                  <Trans>What would help:</Trans>{" "}
+                </strong>
                 {suggestion.message}{" "}
                 {mayChange && (
-                  <Button
-                    size="compact-xs"
-                    loading={replace.isPending}
-                    onClick={() => replace.mutate({ waiting, request: suggestion.request })}
-                  >
-                    Request that instead
+                  <Button size="compact-xs" onClick={() => setReplacement(suggestion.request)}>
+                    <Trans>Request that instead</Trans>
                   </Button>
                 )}
               </p>
             )}
-            {replace.error && <Failure error={replace.error} />}
+            {replacement && (
+              <ReplaceDialog
+                waiting={waiting}
+                request={replacement}
+                onClose={() => setReplacement(null)}
+              />
+            )}
             {byNodes(reasons).map(({ nodes, sentences }) => (
               <section key={nodes}>
                 <strong>{nodes}</strong>
@@ -58,8 +67,9 @@ export function WhyWaiting({ waiting }: { waiting: ReservationView }) {
             ))}
             {unfit > 0 && (
               <p className="dim">
-                {unfit === 1 ? "1 GPU" : `${unfit} GPUs`} could never serve this request and{" "}
-                {unfit === 1 ? "is" : "are"} left out.
+                {unfit === 1
+                  ? t`1 GPU could never serve this request and is left out.`
+                  : t`${unfit} GPUs could never serve this request and are left out.`}
               </p>
             )}
           </>

@@ -7,4 +7,5 @@ export const usageOptions = ({ startAt, namespace }: ReportScope, by: string) =>
     start_at: startAt,
     namespace: namespace || null,
     by,
+    daily: true,
   });

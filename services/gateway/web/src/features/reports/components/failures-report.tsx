@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 import type { FailureLine } from "@schemas/messages";
@@ -12,23 +14,23 @@ import { Report } from "./report";
 
 const FAILURES: Column<FailureLine>[] = [
   {
-    name: "Failed",
+    name: t`Failed`,
     sortBy: (line) => line.of,
-    cell: (line) => (line.of === "attempt" ? "experiment attempt" : line.of),
+    cell: (line) => (line.of === "attempt" ? t`experiment attempt` : line.of),
   },
   {
-    name: "Reason",
+    name: t`Reason`,
     sortBy: (line) => line.reason,
     cell: (line) => line.reason.replaceAll("_", " "),
   },
   {
-    name: "Count",
+    name: t`Count`,
     isNumber: true,
     sortBy: (line) => line.count,
     cell: (line) => whole(line.count),
   },
-  { name: "Last", sortBy: (line) => line.last_at, cell: (line) => moment(line.last_at) },
-  { name: "Last message", isLong: true, cell: (line) => line.message },
+  { name: t`Last`, sortBy: (line) => line.last_at, cell: (line) => moment(line.last_at) },
+  { name: t`Last message`, isLong: true, cell: (line) => line.message },
 ];
 
 /** What failed, and why. */
@@ -38,16 +40,18 @@ export function FailuresReport({ scope }: { scope: ReportScope }) {
     <Loaded query={query}>
       {(view) =>
         view.lines.length === 0 ? (
-          <Empty title="No failures">
-            Everything that <Link to={paths.tasks()}>ran</Link> in this time range succeeded.
+          <Empty title={t`No failures`}>
+            <Trans>
+              Everything that <Link to={paths.tasks()}>ran</Link> in this time range succeeded.
+            </Trans>
           </Empty>
         ) : (
           <Report
-            title="Failures"
+            title={t`Failures`}
             empty=""
             csv={{
               name: "failures",
-              columns: ["of", "reason", "count", "last at", "message"],
+              columns: ["of", "reason", "count", t`last at`, "message"],
               rows: view.lines.map((line) => [
                 line.of,
                 line.reason,
@@ -58,7 +62,7 @@ export function FailuresReport({ scope }: { scope: ReportScope }) {
             }}
           >
             <DataTable
-              label="Failures"
+              label={t`Failures`}
               columns={FAILURES}
               rows={view.lines}
               rowKey={(line) => `${line.of} ${line.reason}`}

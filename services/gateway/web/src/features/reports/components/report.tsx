@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Button } from "@mantine/core";
 import type { ReactNode } from "react";
 import { csvOf, download, type Cell } from "@/lib/csv";
@@ -19,10 +21,10 @@ export function Report({ title, csv, empty, children }: ReportProps) {
           <Button
             size="compact-xs"
             variant="default"
-            aria-label={`${title}: save as CSV`}
+            aria-label={t`${title}: save as CSV`}
             onClick={() => download(`${csv.name}.csv`, csvOf(csv.columns, csv.rows), "text/csv")}
           >
-            CSV
+            <Trans>CSV</Trans>
           </Button>
         )}
       </h2>

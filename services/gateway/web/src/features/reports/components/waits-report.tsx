@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 import type { WaitsLine } from "@schemas/messages";
@@ -15,24 +17,24 @@ function WaitingNow({ line }: { line: WaitsLine }) {
   if (line.waiting === 0) return "0";
   return (
     <Link to={{ pathname: paths.queue(), search: `?namespace=${line.namespace}` }}>
-      {whole(line.waiting)}, why
+      <Trans>{whole(line.waiting)}, why</Trans>
     </Link>
   );
 }
 
 const WAITS: Column<WaitsLine>[] = [
-  { name: "Namespace", sortBy: (line) => line.namespace, cell: (line) => line.namespace },
+  { name: t`Namespace`, sortBy: (line) => line.namespace, cell: (line) => line.namespace },
   {
-    name: "Requests",
+    name: t`Requests`,
     isNumber: true,
     sortBy: (line) => line.requests,
     cell: (line) => whole(line.requests),
   },
-  { name: "Granted", isNumber: true, cell: (line) => whole(line.granted) },
-  { name: "Waiting now", isNumber: true, cell: (line) => <WaitingNow line={line} /> },
-  { name: "Not granted", isNumber: true, cell: (line) => whole(line.ended) },
+  { name: t`Granted`, isNumber: true, cell: (line) => whole(line.granted) },
+  { name: t`Waiting now`, isNumber: true, cell: (line) => <WaitingNow line={line} /> },
+  { name: t`Not granted`, isNumber: true, cell: (line) => whole(line.ended) },
   {
-    name: "Waited",
+    name: t`Waited`,
     unit: "p50",
     isNumber: true,
     sortBy: (line) => line.p50_seconds,
@@ -45,15 +47,15 @@ const WAITS: Column<WaitsLine>[] = [
     cell: (line) => duration(line.p95_seconds),
   },
   {
-    name: "Longest",
+    name: t`Longest`,
     isNumber: true,
     sortBy: (line) => line.longest_seconds,
     cell: (line) => duration(line.longest_seconds),
   },
   {
-    name: "Forecast error",
+    name: t`Forecast error`,
     unit: "p50",
-    title: "between the start forecast when the request was queued and its grant",
+    title: t`between the start forecast when the request was queued and its grant`,
     isNumber: true,
     cell: (line) => duration(line.start_off_p50_seconds),
   },
@@ -66,8 +68,8 @@ export function WaitsReport({ scope }: { scope: ReportScope }) {
     <Loaded query={query}>
       {(view) => (
         <Report
-          title="Waiting times"
-          empty="No GPUs were requested in this time range."
+          title={t`Waiting times`}
+          empty={t`No GPUs were requested in this time range.`}
           csv={{
             name: "waits",
             columns: [
@@ -78,8 +80,8 @@ export function WaitsReport({ scope }: { scope: ReportScope }) {
               "ended",
               "p50 (s)",
               "p95 (s)",
-              "longest (s)",
-              "forecast error, p50 (s)",
+              t`longest (s)`,
+              t`forecast error, p50 (s)`,
             ],
             rows: view.lines.map((line) => [
               line.namespace,
@@ -95,7 +97,7 @@ export function WaitsReport({ scope }: { scope: ReportScope }) {
           }}
         >
           <DataTable
-            label="Waits"
+            label={t`Waits`}
             columns={WAITS}
             rows={view.lines}
             rowKey={(line) => line.namespace}

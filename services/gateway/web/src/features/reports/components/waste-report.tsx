@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import { useQuery } from "@tanstack/react-query";
 import type { WasteLine } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
@@ -11,44 +12,44 @@ import { Report } from "./report";
 
 const WASTE: Column<WasteLine>[] = [
   {
-    name: "Holder",
+    name: t`Holder`,
     sortBy: (line) => line.holder || line.pod,
-    cell: (line) => (line.pod ? `pod ${line.pod}` : <Holder of={line.holder} />),
+    cell: (line) => (line.pod ? t`pod ${line.pod}` : <Holder of={line.holder} />),
   },
   {
-    name: "Owner",
-    unit: "of a pod",
+    name: t`Owner`,
+    unit: t`of a pod`,
     sortBy: (line) => line.owner,
     cell: (line) => line.owner || "–",
   },
-  { name: "Namespace", sortBy: (line) => line.namespace, cell: (line) => line.namespace },
+  { name: t`Namespace`, sortBy: (line) => line.namespace, cell: (line) => line.namespace },
   {
-    name: "Held",
+    name: t`Held`,
     unit: "GPU-h",
     isNumber: true,
     sortBy: (line) => line.gpu_hours,
     cell: (line) => hoursOf(line.gpu_hours),
   },
   {
-    name: "Idle",
+    name: t`Idle`,
     unit: "GPU-h",
     isNumber: true,
     sortBy: (line) => line.idle_hours,
     cell: (line) => hoursOf(line.idle_hours),
   },
   {
-    name: "Idle share",
-    unit: "% of held",
+    name: t`Idle share`,
+    unit: t`% of held`,
     isNumber: true,
     cell: (line) => percent(line.idle_percent),
   },
   {
-    name: "Memory used",
-    unit: "% of its GPUs'",
+    name: t`Memory used`,
+    unit: t`% of its GPUs'`,
     isNumber: true,
     cell: (line) => percent(line.memory_percent),
   },
-  { name: "Reasons", cell: (line) => line.because.join("; ") },
+  { name: t`Reasons`, cell: (line) => line.because.join("; ") },
 ];
 
 /** Who held GPUs and hardly used them. */
@@ -58,8 +59,8 @@ export function WasteReport({ scope }: { scope: ReportScope }) {
     <Loaded query={query}>
       {(view) => (
         <Report
-          title="Held but hardly used"
-          empty="Everything held was used."
+          title={t`Held but hardly used`}
+          empty={t`Everything held was used.`}
           csv={{
             name: "waste",
             columns: [
@@ -69,7 +70,7 @@ export function WasteReport({ scope }: { scope: ReportScope }) {
               "pod",
               "owner",
               "GPU-h",
-              "idle GPU-h",
+              t`idle GPU-h`,
               "idle %",
               "memory %",
               "because",
@@ -89,7 +90,7 @@ export function WasteReport({ scope }: { scope: ReportScope }) {
           }}
         >
           <DataTable
-            label="Waste"
+            label={t`Waste`}
             columns={WASTE}
             rows={view.lines}
             rowKey={(line) => line.reservation_id}

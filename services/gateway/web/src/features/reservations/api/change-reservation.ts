@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import * as endpoints from "@schemas/endpoints";
 import type { ReservationView } from "@schemas/messages";
@@ -32,7 +33,7 @@ export function useChangeReservation() {
     // Said here: what was released is gone from the page, and its dialog with it.
     onSuccess: (_, { change, of }) => {
       const name = holderOf(of.holder).name || of.reservation_id;
-      showToast({ text: `${change === "renew" ? "Renewed" : "Released"}: ${name}` });
+      showToast({ text: `${change === "renew" ? t`Renewed` : t`Released`}: ${name}` });
     },
     onSettled: () => client.invalidateQueries(aboutTopic("reservations")),
   });

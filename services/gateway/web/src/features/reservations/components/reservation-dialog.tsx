@@ -1,3 +1,5 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Button, Checkbox, Group } from "@mantine/core";
 import { useState } from "react";
 import type { ReservationView } from "@schemas/messages";
@@ -32,32 +34,40 @@ export function ReservationDialog({ of, onClose }: ReservationDialogProps) {
   }
 
   return (
-    <Dialog onClose={onClose} title={`Reservation of ${name}`} size="lg">
+    <Dialog onClose={onClose} title={t`Reservation of ${name}`} size="lg">
       <p>
         {devicesText(of)}
         <span className="dim"> {heldUntil(of, now) ?? ""}</span>
       </p>
-      {of.devices.length > 0 && <CopyText text={usageText(of)} label="how to use its GPUs" />}
-      <CopyText text={`gpusteward release ${of.reservation_id}`} label="the command that ends it" />
+      {of.devices.length > 0 && <CopyText text={usageText(of)} label={t`how to use its GPUs`} />}
+      <CopyText
+        text={`gpusteward release ${of.reservation_id}`}
+        label={t`the command that ends it`}
+      />
       {change.error && <Failure error={change.error} />}
       {isReleasing ? (
         <>
           <p>
-            <strong>This gives the GPUs back, and cannot be undone.</strong> Where something may
-            still run on them, they are given to nobody else until the node shows that nothing does.
+            <Trans>
+              <strong>This gives the GPUs back, and cannot be undone.</strong> Where something may
+              still run on them, they are given to nobody else until the node shows that nothing
+              does.
+            </Trans>
           </p>
           <Checkbox
-            label="Nothing of it is running any more: free them at once"
+            label={t`Nothing of it is running any more: free them at once`}
             checked={isStopped}
             onChange={(event) => setStopped(event.currentTarget.checked)}
             mb="sm"
           />
           <Group justify="flex-end">
             <Button variant="default" onClick={() => setReleasing(false)}>
-              Keep it
+              <Trans>Keep it</Trans>
             </Button>
             <Button color="red" loading={change.isPending} onClick={() => send("release")}>
-              Release {of.devices.length === 1 ? "1 GPU" : `${of.devices.length} GPUs`}
+              <Trans>
+                Release {of.devices.length === 1 ? t`1 GPU` : t`${of.devices.length} GPUs`}
+              </Trans>
             </Button>
           </Group>
         </>
@@ -65,10 +75,10 @@ export function ReservationDialog({ of, onClose }: ReservationDialogProps) {
         mayChange(me, of) && (
           <Group justify="flex-end" mt="sm">
             <Button variant="default" color="red" onClick={() => setReleasing(true)}>
-              Release…
+              <Trans>Release…</Trans>
             </Button>
             <Button loading={change.isPending} onClick={() => send("renew")}>
-              Renew{lease ? ` for ${duration(lease)}` : ""}
+              {lease ? t`Renew for ${duration(lease)}` : t`Renew`}
             </Button>
           </Group>
         )

@@ -1,35 +1,38 @@
+import { t } from "@lingui/core/macro";
 import { Button } from "@mantine/core";
 import type { ReservationView } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Holder } from "@/components/holder";
+import { holderOf } from "@/domain/holder";
 import { heldUntil } from "@/domain/held-until";
 import { useMe } from "@/lib/api/get-me";
 import { duration, moment, secondsSince, useNow } from "@/lib/time";
 import { UNKNOWN } from "@/lib/units";
-import { useUrlState } from "@/lib/url-state";
 import { mayChange } from "../may-change";
 import { devicesText } from "../usage-text";
-import { ReservationDialog } from "./reservation-dialog";
 
-export function ReservationsTable({ reservations }: { reservations: ReservationView[] }) {
+interface ReservationsTableProps {
+  reservations: ReservationView[];
+  onOpen: (reservationId: string) => void;
+}
+
+export function ReservationsTable({ reservations, onOpen }: ReservationsTableProps) {
   const me = useMe();
   const now = useNow();
-  const [openedId, setOpenedId] = useUrlState("open", "");
-  const opened = reservations.find(({ reservation_id: id }) => id === openedId);
   const columns: Column<ReservationView>[] = [
     {
-      name: "Holder",
+      name: t`Holder`,
       sortBy: (reservation) => reservation.holder,
       cell: ({ holder, reservation_id: id }) =>
         holder ? <Holder of={holder} /> : <span className="mono">{id.slice(-12)}</span>,
     },
     {
-      name: "Requested by",
+      name: t`Requested by`,
       sortBy: (reservation) => reservation.requester,
       cell: (reservation) => reservation.requester || UNKNOWN,
     },
     {
-      name: "Namespace",
+      name: t`Namespace`,
       sortBy: (reservation) => reservation.namespace,
       cell: (reservation) => reservation.namespace,
     },
@@ -39,9 +42,9 @@ export function ReservationsTable({ reservations }: { reservations: ReservationV
       sortBy: (reservation) => reservation.devices.length,
       cell: ({ devices, cluster }) => devices.length || cluster?.gpus || UNKNOWN,
     },
-    { name: "Where", cell: devicesText },
+    { name: t`Where`, cell: devicesText },
     {
-      name: "Held for",
+      name: t`Held for`,
       isNumber: true,
       sortBy: (reservation) => reservation.granted_at,
       cell: ({ granted_at: at }) =>
@@ -52,21 +55,21 @@ export function ReservationsTable({ reservations }: { reservations: ReservationV
         ),
     },
     {
-      name: "Until",
+      name: t`Until`,
       sortBy: (reservation) => reservation.lease_expires_at,
       cell: (reservation) => heldUntil(reservation, now) ?? UNKNOWN,
     },
-    { name: "State", cell: (reservation) => reservation.state },
+    { name: t`State`, cell: (reservation) => reservation.state },
     {
-      name: "Change",
+      name: t`Change`,
       cell: (reservation) => {
-        const words = mayChange(me, reservation) ? "Use, renew, release" : "Use";
+        const words = mayChange(me, reservation) ? t`Use, renew, release` : t`Use`;
         return (
           <Button
             size="compact-xs"
             variant="default"
-            aria-label={`${words}: ${reservation.holder || reservation.reservation_id}`}
-            onClick={() => setOpenedId(reservation.reservation_id)}
+            aria-label={`${words}: ${holderOf(reservation.holder).name || reservation.reservation_id}`}
+            onClick={() => onOpen(reservation.reservation_id)}
           >
             {words}
           </Button>
@@ -75,14 +78,11 @@ export function ReservationsTable({ reservations }: { reservations: ReservationV
     },
   ];
   return (
-    <>
-      <DataTable
-        label="Reservations"
-        columns={columns}
-        rows={reservations}
-        rowKey={(reservation) => reservation.reservation_id}
-      />
-      {opened && <ReservationDialog of={opened} onClose={() => setOpenedId("")} />}
-    </>
+    <DataTable
+      label={t`Reservations`}
+      columns={columns}
+      rows={reservations}
+      rowKey={(reservation) => reservation.reservation_id}
+    />
   );
 }

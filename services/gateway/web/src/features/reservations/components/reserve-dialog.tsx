@@ -1,22 +1,24 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Autocomplete, Button, Group, NumberInput, Select, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Dialog } from "@/components/dialog";
+import { DialogActions } from "@/components/dialog-actions";
 import { Failure } from "@/components/page";
 import { gpusOptions } from "@/lib/api/get-gpus";
 import { useMe } from "@/lib/api/get-me";
 import { namespacesOptions } from "@/lib/api/get-namespaces";
-import { showToast } from "@/lib/toasts";
 import { useNamespace } from "@/lib/url-state";
 import { useReserve } from "../api/reserve";
 
 const MINUTE_SECONDS = 60;
 const MEBIBYTES_PER_GIBIBYTE = 1024;
 const LEASES = [
-  { value: "10", label: "10 minutes, renewed by hand or by `gpusteward exec`" },
-  { value: "60", label: "1 hour" },
-  { value: "480", label: "8 hours" },
-  { value: "1440", label: "24 hours" },
+  { value: "10", label: t`10 minutes, renewed by hand or by \`gpusteward exec\`` },
+  { value: "60", label: t`1 hour` },
+  { value: "480", label: t`8 hours` },
+  { value: "1440", label: t`24 hours` },
 ];
 
 /** What most people ask for; the rest is the command line's. */
@@ -48,18 +50,12 @@ export function ReserveDialog({ onClose }: { onClose: () => void }) {
           lease_ttl_seconds: Number(lease) * MINUTE_SECONDS,
         },
       },
-      {
-        onSuccess: ({ state, holder: name, reservation_id: id }) => {
-          const isWaiting = state === "queued";
-          showToast({ text: `${name || id}: ${isWaiting ? "waits in the queue" : "reserved"}` });
-          onClose();
-        },
-      },
+      { onSuccess: onClose },
     );
   }
 
   return (
-    <Dialog onClose={onClose} title="Reserve GPUs">
+    <Dialog onClose={onClose} title={t`Reserve GPUs`}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -68,60 +64,57 @@ export function ReserveDialog({ onClose }: { onClose: () => void }) {
       >
         <Group grow align="start">
           <NumberInput
-            label="GPUs of each node"
+            label={t`GPUs of each node`}
             min={1}
             max={64}
             value={count}
             onChange={setCount}
             data-autofocus
           />
-          <NumberInput label="Nodes" min={1} max={512} value={nodes} onChange={setNodes} />
+          <NumberInput label={t`Nodes`} min={1} max={512} value={nodes} onChange={setNodes} />
         </Group>
         <Autocomplete
-          label="GPU model"
-          placeholder="any"
+          label={t`GPU model`}
+          placeholder={t`any`}
           data={[...new Set(gpus.map((gpu) => gpu.name))].sort()}
           value={model}
           onChange={setModel}
         />
         <NumberInput
-          label="Free memory of each GPU, GiB"
-          placeholder="any"
+          label={t`Free memory of each GPU, GiB`}
+          placeholder={t`any`}
           min={1}
           value={memory}
           onChange={setMemory}
         />
         <Select
-          label="Lease"
-          description="They are free again when it is over and nobody renewed it"
+          label={t`Lease`}
+          description={t`They are free again when it is over and nobody renewed it`}
           data={LEASES}
           value={lease}
           allowDeselect={false}
           onChange={(value) => value && setLease(value)}
         />
         <Autocomplete
-          label="Namespace"
+          label={t`Namespace`}
           data={allowed}
           value={namespace}
           onChange={setNamespace}
           required
         />
         <TextInput
-          label="Name"
-          description="Others see it while they wait for these GPUs"
+          label={t`Name`}
+          description={t`Others see it while they wait for these GPUs`}
           value={holder}
           onChange={(event) => setHolder(event.currentTarget.value)}
           mb="sm"
         />
         {reserve.error && <Failure error={reserve.error} />}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose}>
-            Cancel
-          </Button>
+        <DialogActions onCancel={onClose}>
           <Button type="submit" loading={reserve.isPending}>
-            Reserve
+            <Trans>Reserve</Trans>
           </Button>
-        </Group>
+        </DialogActions>
       </form>
     </Dialog>
   );

@@ -1,11 +1,11 @@
-import { useMutation } from "@tanstack/react-query";
+import { queryOptions } from "@tanstack/react-query";
 import * as endpoints from "@schemas/endpoints";
 import { textAt } from "@/lib/api-client";
 
-/** Fetched when somebody asks for it: the task's report as Markdown. */
-export function useReport(taskId: string, onMarkdown: (markdown: string) => void) {
-  return useMutation({
-    mutationFn: () => textAt(endpoints.getTaskReportAsMarkdown, { place: { task_id: taskId } }),
-    onSuccess: onMarkdown,
+/** The task's report as Markdown. */
+export const reportOptions = (taskId: string) =>
+  queryOptions({
+    queryKey: ["experiments", "report of task", taskId],
+    queryFn: ({ signal }) =>
+      textAt(endpoints.getTaskReportAsMarkdown, { place: { task_id: taskId }, signal }),
   });
-}

@@ -1,9 +1,10 @@
+import { t } from "@lingui/core/macro";
 import type { EChartsOption } from "echarts";
 import { chartToken } from "@/components/chart/theme";
 import { tip } from "@/components/chart/tip";
 import type { Cell } from "@/lib/csv";
 import { boundaryText, LOAD_UNITS } from "@/domain/levels";
-import { axisName, colorOf, isFaint, labelOf, type Compared, type Shown } from "./charts";
+import { axisName, colorOf, isFaint, labelOf, symbolOf, type Compared, type Shown } from "./charts";
 
 /** Greatest first: what each configuration bears, as a point in the bracket that holds it. */
 export function boundaryChart(compared: Compared): Shown {
@@ -26,7 +27,7 @@ export function boundaryChart(compared: Compared): Shown {
     xAxis: {
       type: "value",
       scale: true,
-      name: `max load within the constraints (${unit}), with its bracket`,
+      name: t`max load within the constraints (${unit}), with its bracket`,
       ...axisName,
     },
     yAxis: {
@@ -42,7 +43,7 @@ export function boundaryChart(compared: Compared): Shown {
         symbol: "none",
         lineStyle: {
           width: 6,
-          color: colorOf(experiment),
+          color: colorOf(experiment, compared),
           opacity: isFaint(experiment, compared) ? 0.12 : 0.4,
         },
         data: [
@@ -61,14 +62,14 @@ export function boundaryChart(compared: Compared): Shown {
           label: {
             show: boundary.high === null,
             position: "right",
-            formatter: "or more",
+            formatter: t`or more`,
             fontSize: 11,
             color: chartToken("dim"),
             textBorderWidth: 0,
           },
-          symbol: experiment.experiment_id === compared.bestId ? "diamond" : "circle",
+          symbol: symbolOf(experiment, compared),
           itemStyle: {
-            color: colorOf(experiment),
+            color: colorOf(experiment, compared),
             borderColor: chartToken("bg"),
             opacity: isFaint(experiment, compared) ? 0.15 : 1,
           },
@@ -83,6 +84,6 @@ export function boundaryChart(compared: Compared): Shown {
     boundary.high,
     boundary.levels,
   ]);
-  const columns = ["experiment", `max load (${unit})`, "met at", "missed at", "levels"];
+  const columns = ["experiment", t`max load (${unit})`, t`met at`, t`missed at`, "levels"];
   return { option, table: { columns, rows } };
 }

@@ -1,14 +1,13 @@
+import { t } from "@lingui/core/macro";
 import type { EChartsOption } from "echarts";
 import type { ExperimentDetail, Objective, RequestsView, SloSpec } from "@schemas/messages";
 import { chartToken, seriesColors } from "@/components/chart/theme";
 import { tip } from "@/components/chart/tip";
-import { brokenBy } from "@/domain/constraints";
 import type { Cell } from "@/lib/csv";
 import { halfInterval, loadAxis, loadOf } from "@/domain/levels";
 import { parametersText } from "@/domain/parameters";
-import { moment } from "@/lib/time";
 import { number } from "@/lib/units";
-import { objectiveOf } from "../task-sums";
+import { DASHES, SHAPES, type Mark } from "./marks";
 import { cumulative, knee, sloBound, type LatencyName, type Statistic } from "./points";
 
 /** An option, and what it shows as a table. */
@@ -30,23 +29,44 @@ export interface Compared {
   objective: Objective;
   slo: SloSpec | null | undefined;
   constraints: string;
+  /** Of each experiment, by its id. */
+  marks: Map<string, Mark>;
 }
 
 export const LATENCY_WORDS: Record<LatencyName, string> = {
-  e2e_latency: "e2e latency",
-  ttft: "time to first token",
-  tpot: "time per output token",
+  e2e_latency: t`e2e latency`,
+  ttft: t`time to first token`,
+  tpot: t`time per output token`,
 };
 
 export function labelOf(experiment: ExperimentDetail, { names }: Compared): string {
   return `#${experiment.ordinal} ${parametersText(experiment.parameters, names)}`.trim();
 }
 
+const markOf = ({ experiment_id }: ExperimentDetail, { marks }: Compared): Mark =>
+  marks.get(experiment_id) ?? { series: 1, shape: 0 };
+
 /** As the legend has it. */
-export function colorOf(experiment: ExperimentDetail): string {
-  const colors = seriesColors();
-  return colors[(experiment.ordinal - 1) % colors.length] ?? "";
-}
+export const colorOf = (experiment: ExperimentDetail, compared: Compared) =>
+  seriesColors()[markOf(experiment, compared).series - 1] ?? "";
+
+export const symbolOf = (experiment: ExperimentDetail, compared: Compared) =>
+  `path://${SHAPES[markOf(experiment, compared).shape]}`;
+
+/** Of a line without points: what tells it from one of the same colour. */
+const dashOf = (experiment: ExperimentDetail, compared: Compared) =>
+  DASHES[markOf(experiment, compared).shape % DASHES.length];
+
+/** "#12" at the end of a line, of the few that are picked or of the best alone: more would lie over each other. */
+const endLabel = (experiment: ExperimentDetail, compared: Compared) => ({
+  show:
+    experiment.experiment_id === compared.bestId ||
+    compared.picked.includes(experiment.experiment_id),
+  formatter: `#${experiment.ordinal}`,
+  color: colorOf(experiment, compared),
+  fontSize: 11,
+  distance: 4,
+});
 
 export const isFaint = (experiment: ExperimentDetail, { picked }: Compared) =>
   picked.length > 0 && !picked.includes(experiment.experiment_id);
@@ -54,7 +74,7 @@ export const isFaint = (experiment: ExperimentDetail, { picked }: Compared) =>
 export const axisName = { nameLocation: "middle" as const, nameGap: 28 };
 
 const KNEE = "knee";
-const FIRST_BREACH = "first SLO breach";
+const FIRST_BREACH = t`first SLO breach`;
 
 export function latencyChart(
   compared: Compared,
@@ -93,7 +113,7 @@ export function latencyChart(
     });
     if (points.length === 0) return [];
     const faint = isFaint(experiment, compared) ? 0.12 : 1;
-    const color = colorOf(experiment);
+    const color = colorOf(experiment, compared);
     const base = {
       type: "line" as const,
       stack: experiment.experiment_id,
@@ -128,20 +148,29 @@ export function latencyChart(
         data: points.map((p) => ({
           value: [loadOf(p.level), p.value * 1000],
           experimentId: experiment.experiment_id,
-          symbol: p.isFirstBreach ? "triangle" : p.level === atKnee ? "diamond" : "circle",
-          symbolSize: p.isFirstBreach || p.level === atKnee ? 12 : 5,
-          ...(p.isFirstBreach ? { itemStyle: { color: chartToken("bad") } } : {}),
+          symbol: symbolOf(experiment, compared),
+          symbolSize: p.isFirstBreach || p.level === atKnee ? 12 : 7,
+          itemStyle: {
+            opacity: faint,
+            ...(p.isFirstBreach
+              ? { borderColor: chartToken("bad"), borderWidth: 3 }
+              : p.level === atKnee
+                ? { borderColor: chartToken("text"), borderWidth: 2 }
+                : {}),
+          },
         })),
+        endLabel: endLabel(experiment, compared),
+        labelLayout: { moveOverlap: "shiftY" as const },
       },
     ];
   });
   const option: EChartsOption = {
-    grid: { left: 56, right: 24, top: 52, bottom: 44 },
+    grid: { left: 56, right: 40, top: 52, bottom: 44 },
     tooltip: {
       trigger: "item",
       formatter: (at) => {
         const { seriesName, value } = at as unknown as { seriesName: string; value: number[] };
-        return tip(seriesName, `at ${number(value[0])}: ${number(value[1])} ms`);
+        return tip(seriesName, t`at ${number(value[0])}: ${number(value[1])} ms`);
       },
     },
     legend: {
@@ -152,21 +181,24 @@ export function latencyChart(
       itemWidth: 10,
       textStyle: { color: chartToken("dim") },
       data: [
-        { name: KNEE, icon: "diamond" },
-        { name: FIRST_BREACH, icon: "triangle" },
+        { name: KNEE, icon: "circle" },
+        ...(bound === null ? [] : [{ name: FIRST_BREACH, icon: "circle" }]),
       ],
     },
     xAxis: { type: "value", name: `${loadAxis(shown)}, ${scenario}`, ...axisName },
     yAxis: {
       type: "value",
-      name: `${LATENCY_WORDS[name]}, ${statistic}${statistic === "mean" ? " with 95 % interval" : ""} (ms)`,
+      name:
+        statistic === "mean"
+          ? t`${LATENCY_WORDS[name]}, mean with 95 % interval (ms)`
+          : `${LATENCY_WORDS[name]}, ${statistic} (ms)`,
       nameTextStyle: { align: "left" },
     },
     series: [
       ...curves,
       // Without data of their own: the legend names the marks by them.
-      { type: "scatter", name: KNEE, color: chartToken("dim"), data: [] },
-      { type: "scatter", name: FIRST_BREACH, color: chartToken("bad"), data: [] },
+      ringed(KNEE, "text"),
+      ringed(FIRST_BREACH, "bad"),
       ...(bound === null
         ? []
         : [
@@ -194,11 +226,20 @@ export function latencyChart(
     "load",
     "requests/s",
     `${name} ${statistic} (s)`,
-    "± 95 % (s)",
+    t`± 95 % (s)`,
     "n",
   ];
   return { option, table: { columns, rows } };
 }
+
+/** In a legend: what a ring of this colour means, around any mark. */
+export const ringed = (name: string, token: string) => ({
+  type: "scatter" as const,
+  name,
+  color: chartToken("bg"),
+  itemStyle: { color: chartToken("bg"), borderColor: chartToken(token), borderWidth: 2 },
+  data: [],
+});
 
 /** Of an axis that has little room beside it: words a line, of at least so many letters. */
 export function inLines(name: string, least = 12): string {
@@ -216,80 +257,26 @@ export function categoriesOf(values: (number | string)[], isParameter: boolean):
   return (isNumeric ? distinct.toSorted((a, b) => a - b) : distinct).map(String);
 }
 
-export function historyChart(compared: Compared): Shown {
-  const { word, unit, isSmallerBetter } = objectiveOf(compared.objective, compared.experiments);
-  const ended = compared.experiments
-    .flatMap((experiment) =>
-      experiment.finished_at && experiment.objective_score !== null
-        ? [{ experiment, at: experiment.finished_at, score: experiment.objective_score }]
-        : [],
-    )
-    .toSorted((a, b) => a.at.localeCompare(b.at));
-  let best: number | null = null;
-  // What misses a constraint is never the best, however good its score.
-  const bests = ended.map(({ experiment, at, score }) => {
-    if (brokenBy(experiment).length === 0) {
-      best =
-        best === null ? score : isSmallerBetter ? Math.min(best, score) : Math.max(best, score);
-    }
-    return [at, best] as [string, number | null];
-  });
-  const option: EChartsOption = {
-    grid: { left: 56, right: 24, top: 56, bottom: 28 },
-    tooltip: {
-      trigger: "item",
-      formatter: (at) => {
-        const { name, value } = at as unknown as { name: string; value: [string, number] };
-        return tip(name || "best so far", `${number(value[1])} ${unit}, ${moment(value[0])}`);
-      },
-    },
-    xAxis: { type: "time" },
-    yAxis: {
-      type: "value",
-      scale: true,
-      name: `${word} (${unit})`,
-      nameTextStyle: { align: "left" },
-    },
-    series: [
-      {
-        type: "scatter",
-        name: "experiments",
-        symbolSize: 8,
-        data: ended.map(({ experiment, at, score }) => ({
-          name: labelOf(experiment, compared),
-          value: [at, score],
-          experimentId: experiment.experiment_id,
-          itemStyle: { opacity: isFaint(experiment, compared) ? 0.15 : 1 },
-        })),
-      },
-      { type: "line", name: "best so far", step: "end", symbol: "none", data: bests },
-    ],
-  };
-  const rows = ended.map(({ experiment, at, score }, index) => [
-    experiment.ordinal,
-    at,
-    score,
-    bests[index]?.[1] ?? null,
-  ]);
-  return {
-    option,
-    table: { columns: ["experiment", "ended at", `${word} (${unit})`, "best so far"], rows },
-  };
-}
-
 export function cdfChart(
   compared: Compared,
   requests: RequestsView[],
   kind: "ttft" | "tpot",
 ): Shown {
   const rows: Cell[][] = [];
-  const word = kind === "ttft" ? "time to first token" : "time per output token";
+  const word = kind === "ttft" ? t`time to first token` : t`time per output token`;
   const option: EChartsOption = {
-    grid: { left: 56, right: 24, top: 32, bottom: 44 },
+    grid: { left: 56, right: 24, top: 56, bottom: 44 },
     tooltip: { valueFormatter: (value) => `${number(Number(value) * 100)} %` },
-    legend: { show: false },
-    xAxis: { type: "value", scale: true, name: `${word} of each request (ms)`, ...axisName },
-    yAxis: { type: "value", max: 1, name: "share of requests", nameTextStyle: { align: "left" } },
+    legend: {
+      top: 0,
+      left: 0,
+      icon: "inherit",
+      itemWidth: 24,
+      itemHeight: 8,
+      textStyle: { color: chartToken("dim"), fontSize: 11 },
+    },
+    xAxis: { type: "value", scale: true, name: t`${word} of each request (ms)`, ...axisName },
+    yAxis: { type: "value", max: 1, name: t`share of requests`, nameTextStyle: { align: "left" } },
     series: requests.map((view) => {
       const experiment = compared.experiments.find(
         (one) => one.experiment_id === view.experiment_id,
@@ -312,10 +299,11 @@ export function cdfChart(
         name,
         step: "end" as const,
         symbol: "none",
-        color: experiment && colorOf(experiment),
+        color: experiment && colorOf(experiment, compared),
+        ...(experiment && { lineStyle: { width: 1.6, type: dashOf(experiment, compared) } }),
         data: steps.map(([value, share]) => [value * 1000, share]),
       };
     }),
   };
-  return { option, table: { columns: ["experiment", `${kind} (s)`, "share of requests"], rows } };
+  return { option, table: { columns: ["experiment", `${kind} (s)`, t`share of requests`], rows } };
 }

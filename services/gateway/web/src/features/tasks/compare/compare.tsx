@@ -1,12 +1,16 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { Button, Loader, Select, useComputedColorScheme } from "@mantine/core";
 import { useQueries } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { useNavigate } from "react-router";
+import { Link, useNavigate } from "react-router";
 import type { ExperimentDetail, TaskView } from "@schemas/messages";
 import { Chart, type ChartPoint } from "@/components/chart/chart";
+import { DownloadCharts } from "@/components/chart/download-charts";
 import { ChartGrid } from "@/components/chart/chart-grid";
 import { Empty } from "@/components/page";
-import { levelName } from "@/domain/levels";
+import { brokenBy } from "@/domain/constraints";
+import { areWhole, levelName } from "@/domain/levels";
 import { differingNames } from "@/domain/parameters";
 import { experimentOptions } from "@/lib/api/get-experiment";
 import { paths } from "@/lib/paths";
@@ -14,10 +18,12 @@ import { useSharedSearch, useUrlState } from "@/lib/url-state";
 import { requestsOptions } from "../api/get-requests";
 import { MOST_PICKED, usePicked } from "../picked";
 import { rankExperiments, runsOf } from "../task-sums";
-import { cdfChart, historyChart, latencyChart, LATENCY_WORDS, type Compared } from "./charts";
+import { historyChart } from "./history-chart";
+import { cdfChart, latencyChart, LATENCY_WORDS, type Compared } from "./charts";
 import { parallelChart } from "./parallel-chart";
 import { DiffTable } from "./diff-table";
 import { Legend } from "./legend";
+import { marksOf } from "./marks";
 import { importanceChart, sliceChart } from "./parameter-charts";
 import { boundaryChart } from "./boundary-chart";
 import { paretoChart } from "./pareto-chart";
@@ -30,15 +36,18 @@ interface CompareProps {
 
 /** As many as charts stay readable with; beyond them the best. */
 const MOST_COMPARED = 60;
-const LOADED = "Loading the levels.";
-const AWAITED = "The results service is not responding.";
+const LOADED = t`Loading the levels.`;
+const AWAITED = t`The results service is not responding.`;
 
 export default function Compare({ task, experiments }: CompareProps) {
-  const { picked, clear } = usePicked();
+  const suggested = useMemo(() => suggestedOf(task, experiments), [experiments, task]);
+  const { picked, isSuggested, toggle, clear, reset } = usePicked(suggested);
   const { compared, isPending } = useCompared(task, experiments, picked);
   if (compared.experiments.length === 0) {
     return (
-      <Empty title="No measurements yet">Charts appear with the first successful experiment.</Empty>
+      <Empty title={t`No measurements yet`}>
+        <Trans>Charts appear with the first successful experiment.</Trans>
+      </Empty>
     );
   }
   const isAwaited = compared.experiments.some((experiment) =>
@@ -46,23 +55,60 @@ export default function Compare({ task, experiments }: CompareProps) {
   );
   return (
     <>
-      {isAwaited && <p className="dim">{AWAITED} Retrying.</p>}
-      <Legend compared={compared} />
-      {isPending && <Loader size="xs" role="status" aria-label="loading the levels" />}
-      <Charts compared={compared} awaited={isPending ? LOADED : isAwaited ? AWAITED : undefined} />
-      <h2>
-        {picked.length > 1
-          ? `${picked.length} picked experiments`
-          : `Pick 2 to ${MOST_PICKED} experiments above to compare them`}{" "}
-        {picked.length > 0 && (
-          <Button size="compact-xs" variant="default" onClick={clear}>
-            Clear selection
+      {isAwaited && (
+        <p className="dim">
+          <Trans>{AWAITED} Retrying.</Trans>
+        </p>
+      )}
+      <Legend compared={compared} toggle={toggle}>
+        {isSuggested ? (
+          <span className="dim">
+            {suggested.length > 2
+              ? t`Chosen: best, runner-up and baseline. Press an experiment to change it.`
+              : t`Press an experiment to compare it.`}
+          </span>
+        ) : (
+          <Button size="compact-xs" variant="default" onClick={reset}>
+            <Trans>Best, runner-up, baseline</Trans>
           </Button>
         )}
-      </h2>
-      {picked.length > 1 && <DiffTable compared={compared} />}
+        <DownloadCharts />
+        {picked.length > 0 && <WithOtherTasks picked={picked} />}
+        {picked.length > 0 && (
+          <Button size="compact-xs" variant="default" onClick={clear}>
+            <Trans>Clear selection</Trans>
+          </Button>
+        )}
+      </Legend>
+      {picked.length > 1 ? (
+        <DiffTable compared={compared} />
+      ) : (
+        <p className="dim">
+          <Trans>Choose 2 to {MOST_PICKED} experiments to see what differs.</Trans>
+        </p>
+      )}
+      {isPending && <Loader size="xs" role="status" aria-label={t`loading the levels`} />}
+      <Charts compared={compared} awaited={isPending ? LOADED : isAwaited ? AWAITED : undefined} />
     </>
   );
+}
+
+function WithOtherTasks({ picked }: { picked: string[] }) {
+  const search = new URLSearchParams(useSharedSearch());
+  search.set("experiments", picked.join(","));
+  return (
+    <Link to={{ pathname: paths.comparison(), search: search.toString() }}>
+      <Trans>Compare with other tasks</Trans>
+    </Link>
+  );
+}
+
+/** What most people compare first: the best with the next one and with what the task began with. */
+function suggestedOf(task: TaskView, experiments: ExperimentDetail[]): string[] {
+  const [best, second] = rankExperiments(task, experiments);
+  const baseline = experiments.find(({ ordinal, metrics }) => ordinal === 1 && metrics);
+  const chosen = [best, second, baseline].flatMap((experiment) => experiment?.experiment_id ?? []);
+  return chosen.length > 1 ? [...new Set(chosen)] : [];
 }
 
 function useCompared(task: TaskView, experiments: ExperimentDetail[], picked: string[]) {
@@ -73,10 +119,22 @@ function useCompared(task: TaskView, experiments: ExperimentDetail[], picked: st
       best.length > 0
         ? best
         : experiments.filter((experiment) => experiment.metrics).slice(0, MOST_COMPARED);
+    // A verdict orders what meets the constraints alone; the charts show what misses them too.
+    const unranked = experiments
+      .filter(
+        (experiment) =>
+          experiment.metrics &&
+          experiment.run.role === "search" &&
+          brokenBy(experiment).length > 0 &&
+          !all.includes(experiment),
+      )
+      .slice(0, MOST_COMPARED - all.length);
+    const shown = [...all, ...unranked];
     return [
-      ...all,
+      ...shown,
       ...experiments.filter(
-        (experiment) => pickedText.includes(experiment.experiment_id) && !all.includes(experiment),
+        (experiment) =>
+          pickedText.includes(experiment.experiment_id) && !shown.includes(experiment),
       ),
     ];
   }, [experiments, pickedText, task]);
@@ -103,6 +161,7 @@ function useCompared(task: TaskView, experiments: ExperimentDetail[], picked: st
       objective: task.objective,
       slo: task.task?.slo,
       constraints: task.task?.optimization?.constraints ?? "",
+      marks: marksOf(measured),
     }),
     [details, experiments, measured, pickedText, task],
   );
@@ -144,21 +203,24 @@ function Charts({ compared, awaited }: ChartsProps) {
     // eslint-disable-next-line react-hooks/exhaustive-deps
     [compared, name, scenario, scheme, sliced, statistic],
   );
+  const isWhole = areWhole(compared.experiments);
   const open = ({ data }: ChartPoint) => {
     const { experimentId } = data as { experimentId?: string };
     if (experimentId) void navigate({ pathname: paths.experiment(experimentId), search });
   };
   return (
     <ChartGrid>
+      {!isWhole && (
+        <Chart
+          title={t`Throughput per GPU vs. speed per user`}
+          {...charts.pareto}
+          heightPx={320}
+          empty={awaited ?? t`No completed levels yet.`}
+          onSelect={open}
+        />
+      )}
       <Chart
-        title="Throughput per GPU vs. speed per user"
-        {...charts.pareto}
-        heightPx={320}
-        empty={awaited ?? "No completed levels yet."}
-        onSelect={open}
-      />
-      <Chart
-        title="Latency vs. load"
+        title={t`Latency vs. load`}
         {...charts.latency}
         terms={[name.split("_")[0] ?? name]}
         choices={
@@ -166,8 +228,10 @@ function Charts({ compared, awaited }: ChartsProps) {
             <Select
               size="xs"
               w={120}
-              aria-label="Latency"
-              data={Object.entries(LATENCY_WORDS).map(([value, label]) => ({ value, label }))}
+              aria-label={t`Latency`}
+              data={Object.entries(LATENCY_WORDS)
+                .filter(([value]) => !isWhole || value === "e2e_latency")
+                .map(([value, label]) => ({ value, label }))}
               value={name}
               allowDeselect={false}
               onChange={(value) => value && setName(value)}
@@ -175,7 +239,7 @@ function Charts({ compared, awaited }: ChartsProps) {
             <Select
               size="xs"
               w={80}
-              aria-label="Statistic"
+              aria-label={t`Statistic`}
               data={["mean", "p50", "p90", "p95", "p99"]}
               value={statistic}
               allowDeselect={false}
@@ -185,7 +249,7 @@ function Charts({ compared, awaited }: ChartsProps) {
               <Select
                 size="xs"
                 w={140}
-                aria-label="Scenario"
+                aria-label={t`Scenario`}
                 data={scenarios}
                 value={scenario}
                 allowDeselect={false}
@@ -195,51 +259,51 @@ function Charts({ compared, awaited }: ChartsProps) {
           </>
         }
         heightPx={320}
-        empty={awaited ?? "No completed levels of this scenario yet."}
+        empty={awaited ?? t`No completed levels of this scenario yet.`}
         onSelect={open}
       />
       {compared.experiments.some((experiment) => experiment.metrics?.boundary) && (
         <div style={{ gridColumn: "1 / -1" }}>
           <Chart
-            title="Max load within the constraints"
+            title={t`Max load within the constraints`}
             {...charts.boundary}
             heightPx={80 + 24 * charts.boundary.table.rows.length}
-            empty="No load met the constraints."
+            empty={t`No load met the constraints.`}
             onSelect={open}
           />
         </div>
       )}
       <div style={{ gridColumn: "1 / -1" }}>
         <Chart
-          title="Parameters and results"
+          title={t`Parameters and results`}
           {...charts.parallel}
           heightPx={280}
-          empty="No measurements yet."
+          empty={t`No measurements yet.`}
           onSelect={open}
         />
       </div>
       <Chart
-        title="History, best so far"
+        title={t`History, best so far`}
         {...charts.history}
         heightPx={280}
-        empty="No scores yet."
+        empty={t`No scores yet.`}
         onSelect={open}
       />
       <Chart
-        title="Importance of parameters"
+        title={t`Importance of parameters`}
         {...charts.importance}
         heightPx={80 + 32 * Math.max(2, compared.names.length)}
-        empty="Needs at least three scored configurations."
+        empty={t`Needs at least three scored configurations.`}
       />
       {compared.names.length > 0 && (
         <Chart
-          title="Slice by one parameter"
+          title={t`Slice by one parameter`}
           {...charts.slice}
           choices={
             <Select
               size="xs"
               w={160}
-              aria-label="Parameter of the slice"
+              aria-label={t`Parameter of the slice`}
               data={compared.names}
               value={sliced}
               allowDeselect={false}
@@ -247,11 +311,11 @@ function Charts({ compared, awaited }: ChartsProps) {
             />
           }
           heightPx={220}
-          empty="No scores yet."
+          empty={t`No scores yet.`}
           onSelect={open}
         />
       )}
-      <Distributions compared={compared} scheme={scheme} />
+      {!isWhole && <Distributions compared={compared} scheme={scheme} />}
     </ChartGrid>
   );
 }
@@ -284,16 +348,16 @@ function Distributions({ compared, scheme }: { compared: Compared; scheme: strin
   return (
     <>
       <Chart
-        title={`Distribution of time to first token${load}`}
+        title={t`Distribution of time to first token${load}`}
         {...ttft}
         terms={["ttft"]}
-        empty="No requests stored."
+        empty={t`No requests stored.`}
       />
       <Chart
-        title={`Distribution of time per output token (inter-token latency)${load}`}
+        title={t`Distribution of time per output token (inter-token latency)${load}`}
         {...tpot}
         terms={["tpot"]}
-        empty="No requests stored."
+        empty={t`No requests stored.`}
       />
     </>
   );

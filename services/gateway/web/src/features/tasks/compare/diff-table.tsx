@@ -1,8 +1,9 @@
+import { t } from "@lingui/core/macro";
 import { useMemo } from "react";
 import type { Distribution, ExperimentDetail, LevelResult } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Term } from "@/components/term";
-import { bracketText, levelName, LOAD_UNITS } from "@/domain/levels";
+import { areWhole, bracketText, levelName, LOAD_UNITS } from "@/domain/levels";
 import { valueText } from "@/domain/parameters";
 import { number, UNKNOWN } from "@/lib/units";
 import type { Compared } from "./charts";
@@ -18,13 +19,14 @@ interface Line {
 
 /** What differs between the picked, and by how much of the first. */
 export function DiffTable({ compared }: { compared: Compared }) {
-  const chosen = compared.experiments.filter((experiment) =>
-    compared.picked.includes(experiment.experiment_id),
+  // In the order of their choice: differences are from the first.
+  const chosen = compared.picked.flatMap(
+    (id) => compared.experiments.find((experiment) => experiment.experiment_id === id) ?? [],
   );
   const lines = useMemo(() => diffLines(chosen, compared.names), [chosen, compared.names]);
   const columns: Column<Line>[] = [
     {
-      name: "Parameter or metric",
+      name: t`Parameter or metric`,
       cell: (line) => (
         <span className="nowrap">
           <Term>{line.name}</Term>
@@ -33,6 +35,7 @@ export function DiffTable({ compared }: { compared: Compared }) {
     },
     ...chosen.map((experiment, index): Column<Line> => ({
       name: `#${experiment.ordinal}${experiment.experiment_id === compared.bestId ? " best" : ""}`,
+      unit: index === 0 ? t`differences are from it` : undefined,
       isNumber: true,
       cell: (line) =>
         line.isText ? (
@@ -44,13 +47,15 @@ export function DiffTable({ compared }: { compared: Compared }) {
   ];
   return (
     <DataTable
-      label="Picked experiments"
+      label={t`Picked experiments`}
       columns={columns}
       rows={lines}
       rowKey={(line) => line.name}
     />
   );
 }
+
+type Measure = [string, (experiment: ExperimentDetail) => number | null | undefined];
 
 export function diffLines(chosen: ExperimentDetail[], names: string[]): Line[] {
   const [first] = chosen;
@@ -61,28 +66,43 @@ export function diffLines(chosen: ExperimentDetail[], names: string[]): Line[] {
       name in experiment.parameters ? valueText(experiment.parameters[name]) : UNKNOWN,
     ),
   }));
-  const plain: [string, (experiment: ExperimentDetail) => number | null | undefined][] = [
+  const isWhole = areWhole(chosen);
+  const plain: Measure[] = [
     [
-      "max total throughput per GPU (tok/s)",
+      t`max total throughput per GPU (tok/s)`,
       (experiment) => experiment.metrics?.max_total_throughput_per_gpu,
     ],
-    [
-      "mean output throughput per GPU (tok/s)",
-      (experiment) => experiment.metrics?.mean_output_throughput_per_gpu,
-    ],
-    ["power, mean of all GPUs (W)", meanPower],
-    ["output tokens per joule", (experiment) => experiment.gpu_monitoring?.tokens_per_joule],
+    isWhole
+      ? [
+          t`max items per second per GPU`,
+          (experiment) => experiment.metrics?.max_items_per_second_per_gpu,
+        ]
+      : [
+          t`mean output throughput per GPU (tok/s)`,
+          (experiment) => experiment.metrics?.mean_output_throughput_per_gpu,
+        ],
+    [t`power, mean of all GPUs (W)`, meanPower],
+    ...(isWhole
+      ? []
+      : [
+          [
+            t`output tokens per joule`,
+            (experiment: ExperimentDetail) => experiment.gpu_monitoring?.tokens_per_joule,
+          ] satisfies Measure,
+        ]),
   ];
   const metrics = plain.map(([name, of]) => ({
     name,
     cells: chosen.map((experiment) => withChange(of(experiment), of(first), experiment === first)),
   }));
-  const latencies = LATENCIES.flatMap(([word, of]) => latencyLines(chosen, word, of));
+  const latencies = LATENCIES.filter(([, of]) => !isWhole || of === "e2e_latency").flatMap(
+    ([word, of]) => latencyLines(chosen, word, of),
+  );
   const searched = chosen.find((experiment) => experiment.metrics?.boundary)?.metrics?.boundary;
   const loads = searched
     ? [
         {
-          name: `max load (${LOAD_UNITS[searched.load]})`,
+          name: t`max load (${LOAD_UNITS[searched.load]})`,
           cells: chosen.map((experiment) => bracketText(experiment.metrics?.boundary)),
         },
       ]
@@ -91,15 +111,15 @@ export function diffLines(chosen: ExperimentDetail[], names: string[]): Line[] {
 }
 
 const LATENCIES: [string, LatencyName][] = [
-  ["ttft", "ttft"],
-  ["tpot", "tpot"],
-  ["e2e latency", "e2e_latency"],
+  [t`ttft`, "ttft"],
+  [t`tpot`, "tpot"],
+  [t`e2e latency`, "e2e_latency"],
 ];
 
 /** What kept each level from being faster, with its evidence. */
 function boundLines(chosen: ExperimentDetail[]): Line[] {
   return (chosen[0]?.benchmark?.levels ?? []).map((level) => ({
-    name: `bound at ${levelName(level)}`,
+    name: t`bound at ${levelName(level)}`,
     isText: true,
     cells: chosen.map((experiment) => {
       const bound = sameLoad(experiment, level)?.bound;
@@ -122,12 +142,12 @@ function latencyLines(chosen: ExperimentDetail[], word: string, of: LatencyName)
     };
     const base = meanAtLoad(first as ExperimentDetail);
     return {
-      name: `${word}, mean at ${levelName(level)} (ms)`,
+      name: t`${word}, mean at ${levelName(level)} (ms)`,
       cells: chosen.map((experiment) => {
         const mean = meanAtLoad(experiment);
         if (!mean) return UNKNOWN;
         if (experiment !== first && base && isSame(...base, ...mean)) {
-          return `${number(mean[0].mean * 1000)} same within noise`;
+          return t`${number(mean[0].mean * 1000)} same within noise`;
         }
         return withChange(mean[0].mean * 1000, base && base[0].mean * 1000, experiment === first);
       }),

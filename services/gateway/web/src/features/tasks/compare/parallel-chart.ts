@@ -1,9 +1,11 @@
+import { t } from "@lingui/core/macro";
+import { areWhole } from "@/domain/levels";
 import type { EChartsOption } from "echarts";
 import type { ExperimentDetail } from "@schemas/messages";
 import { chartToken } from "@/components/chart/theme";
 import { tip } from "@/components/chart/tip";
 import { valueText } from "@/domain/parameters";
-import { number } from "@/lib/units";
+import { number, UNKNOWN } from "@/lib/units";
 import { objectiveOf } from "../task-sums";
 import {
   categoriesOf,
@@ -27,14 +29,18 @@ export function parallelChart(compared: Compared): Shown {
       name,
       of: (experiment: ExperimentDetail) => experiment.parameters[name],
     })),
-    {
-      name: "ttft, mean (ms)",
-      of: (experiment: ExperimentDetail) => (experiment.metrics?.mean_ttft ?? NaN) * 1000,
-    },
-    {
-      name: "tpot, mean (ms)",
-      of: (experiment: ExperimentDetail) => (experiment.metrics?.mean_tpot ?? NaN) * 1000,
-    },
+    ...(areWhole(scored)
+      ? []
+      : [
+          {
+            name: t`ttft, mean (ms)`,
+            of: (experiment: ExperimentDetail) => (experiment.metrics?.mean_ttft ?? NaN) * 1000,
+          },
+          {
+            name: t`tpot, mean (ms)`,
+            of: (experiment: ExperimentDetail) => (experiment.metrics?.mean_tpot ?? NaN) * 1000,
+          },
+        ]),
     { name: `${word} (${unit})`, of: (experiment: ExperimentDetail) => experiment.objective_score },
   ];
   const isNumeric = axes.map(({ of }) =>
@@ -42,7 +48,8 @@ export function parallelChart(compared: Compared): Shown {
   );
   const cell = (experiment: ExperimentDetail, index: number): number | string => {
     const value = axes[index]?.of(experiment);
-    return isNumeric[index] ? (value as number) : valueText(value);
+    if (isNumeric[index]) return value as number;
+    return value === undefined ? UNKNOWN : valueText(value); // of another engine
   };
   const categories = axes.map((_, index) =>
     categoriesOf(
@@ -103,7 +110,7 @@ export function parallelChart(compared: Compared): Shown {
             categories[index] ? String(cell(experiment, index)) : cell(experiment, index),
           ),
           lineStyle: {
-            color: colorOf(experiment),
+            color: colorOf(experiment, compared),
             width: experiment.experiment_id === bestId ? 4 : 1.6,
             opacity: isFaint(experiment, compared) ? 0.1 : 0.85,
           },

@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import type { EChartsOption } from "echarts";
 import type { ExperimentDetail } from "@schemas/messages";
 import { chartToken } from "@/components/chart/theme";
@@ -11,6 +12,7 @@ import {
   colorOf,
   isFaint,
   labelOf,
+  symbolOf,
   type Compared,
   type Shown,
 } from "./charts";
@@ -24,7 +26,7 @@ export function importanceChart(compared: Compared): Shown {
     xAxis: {
       type: "value",
       max: 100,
-      name: "variance of the configurations' scores explained by it (%)",
+      name: t`variance of the configurations' scores explained by it (%)`,
       ...axisName,
     },
     yAxis: { type: "category", inverse: true, data: shares.map(([name]) => name) },
@@ -45,7 +47,7 @@ export function importanceChart(compared: Compared): Shown {
   return {
     option,
     table: {
-      columns: ["parameter", "variance explained (%)"],
+      columns: ["parameter", t`variance explained (%)`],
       rows: shares.map(([name, share]) => [name, share * 100]),
     },
   };
@@ -54,7 +56,10 @@ export function importanceChart(compared: Compared): Shown {
 /** The score over one parameter, whatever the others were. */
 export function sliceChart(compared: Compared, name: string): Shown {
   const { word, unit } = objectiveOf(compared.objective, compared.experiments);
-  const scored = compared.experiments.filter((experiment) => experiment.objective_score !== null);
+  // Of several engines each has parameters of its own.
+  const scored = compared.experiments.filter(
+    ({ objective_score, parameters }) => objective_score !== null && name in parameters,
+  );
   const of = (experiment: ExperimentDetail) => experiment.parameters[name];
   const isNumeric = scored.every((experiment) => typeof of(experiment) === "number");
   const cell = (experiment: ExperimentDetail) =>
@@ -89,10 +94,10 @@ export function sliceChart(compared: Compared, name: string): Shown {
             experiment.objective_score as number,
           ],
           experimentId: experiment.experiment_id,
-          symbol: experiment.experiment_id === compared.bestId ? "diamond" : "circle",
+          symbol: symbolOf(experiment, compared),
           symbolSize: experiment.experiment_id === compared.bestId ? 13 : 8,
           itemStyle: {
-            color: colorOf(experiment),
+            color: colorOf(experiment, compared),
             opacity: isFaint(experiment, compared) ? 0.15 : 1,
           },
         })),

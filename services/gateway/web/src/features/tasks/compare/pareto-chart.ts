@@ -1,14 +1,25 @@
+import { t } from "@lingui/core/macro";
 import type { EChartsOption, LabelLayoutOptionCallback, SeriesOption } from "echarts";
 import { chartToken } from "@/components/chart/theme";
 import { tip } from "@/components/chart/tip";
 import { levelName, loadText } from "@/domain/levels";
 import { number } from "@/lib/units";
-import { axisName, colorOf, isFaint, labelOf, type Compared, type Shown } from "./charts";
+import {
+  axisName,
+  colorOf,
+  isFaint,
+  labelOf,
+  ringed,
+  symbolOf,
+  type Compared,
+  type Shown,
+} from "./charts";
 import { labelPlaces } from "./label-places";
 import { isWithinSlo, levelPoints, paretoFront, sloWords, type LevelPoint } from "./points";
 
 const LABEL_PX = 14;
 /** Of a label without room; the tooltip has its words. */
+const OUTSIDE = t`outside the SLO`;
 const OUT_OF_SIGHT = { x: -1000 };
 
 export function paretoChart(compared: Compared): Shown {
@@ -28,26 +39,37 @@ export function paretoChart(compared: Compared): Shown {
       Number(b.experiment.experiment_id === bestId) - Number(a.experiment.experiment_id === bestId),
   );
   const option: EChartsOption = {
-    grid: { left: 56, right: 24, top: 32, bottom: 44 },
+    grid: { left: 56, right: 24, top: 52, bottom: 44 },
     tooltip: {
       trigger: "item",
       formatter: (at) => {
         const { name, value } = at as unknown as { name: string; value: number[] };
-        return tip(name, `${number(value[0])} tok/s per user, ${number(value[1])} tok/s per GPU`);
+        return tip(name, t`${number(value[0])} tok/s per user, ${number(value[1])} tok/s per GPU`);
       },
     },
-    legend: { show: false },
+    legend: {
+      top: 0,
+      right: 0,
+      selectedMode: false,
+      itemHeight: 10,
+      itemWidth: 14,
+      textStyle: { color: chartToken("dim") },
+      data: [
+        { name: t`Pareto front`, icon: "inherit" },
+        ...(within.length < points.length && words ? [{ name: OUTSIDE, icon: "circle" }] : []),
+      ],
+    },
     xAxis: {
       type: "value",
       scale: true,
       // None below, where it would reach under 0.
       boundaryGap: [0, "10%"],
-      name: "output tokens/s per user (mean over requests)",
+      name: t`output tokens/s per user (mean over requests)`,
       ...axisName,
     },
     yAxis: {
       type: "value",
-      name: "output tokens/s per GPU (mean of the level)",
+      name: t`output tokens/s per GPU (mean of the level)`,
       nameTextStyle: { align: "left" },
       scale: true,
       boundaryGap: [0, "20%"],
@@ -58,13 +80,13 @@ export function paretoChart(compared: Compared): Shown {
         return {
           type: "scatter" as const,
           name: labelOf(experiment, compared),
-          color: colorOf(experiment),
-          symbol: isBest ? ("diamond" as const) : ("circle" as const),
+          color: colorOf(experiment, compared),
+          symbol: symbolOf(experiment, compared),
           symbolSize: isBest ? 13 : 8,
           data: points
             .filter((point) => point.experiment === experiment)
             .map((point) => ({
-              name: `${labelOf(experiment, compared)}, ${levelName(point.level)}, n=${point.level.num_completed_requests}${front.includes(point) ? ", on the Pareto front" : ""}`,
+              name: `${labelOf(experiment, compared)}, ${levelName(point.level)}, n=${point.level.num_completed_requests}${front.includes(point) ? t`, on the Pareto front` : ""}`,
               value: [point.perUser, point.perGpu],
               experimentId: experiment.experiment_id,
               itemStyle: {
@@ -73,7 +95,7 @@ export function paretoChart(compared: Compared): Shown {
                   ? {}
                   : {
                       color: chartToken("bg"),
-                      borderColor: colorOf(experiment),
+                      borderColor: colorOf(experiment, compared),
                       borderWidth: 1.5,
                     }),
               },
@@ -82,7 +104,7 @@ export function paretoChart(compared: Compared): Shown {
       }),
       {
         type: "line",
-        name: "Pareto front",
+        name: t`Pareto front`,
         color: chartToken("dim"),
         symbol: "none",
         silent: true,
@@ -90,10 +112,11 @@ export function paretoChart(compared: Compared): Shown {
         lineStyle: { type: "dashed", width: 1.4 },
         data: front.map((point) => [point.perUser, point.perGpu]),
       },
+      ringed(OUTSIDE, "dim"),
       ...(words ? [sloRegion(points, within, words)].flat() : []),
       {
         type: "scatter",
-        name: "labels of the front",
+        name: t`labels of the front`,
         silent: true,
         symbolSize: 0.1,
         // Else its words are as faint as points are.
@@ -128,11 +151,11 @@ export function paretoChart(compared: Compared): Shown {
     "experiment",
     "scenario",
     "concurrency",
-    "output tok/s per user",
-    "output tok/s per GPU",
-    "Pareto",
+    t`output tok/s per user`,
+    t`output tok/s per GPU`,
+    t`Pareto`,
     "SLO",
-    "task's choice",
+    t`task's choice`,
     "n",
   ];
   return { option, table: { columns, rows } };
@@ -146,7 +169,7 @@ function sloRegion(points: LevelPoint[], within: LevelPoint[], words: string): S
   return [
     {
       type: "line",
-      name: "within the SLO",
+      name: t`within the SLO`,
       silent: true,
       symbol: "none",
       step: "start",
@@ -158,7 +181,7 @@ function sloRegion(points: LevelPoint[], within: LevelPoint[], words: string): S
     },
     {
       type: "scatter",
-      name: "words of the SLO",
+      name: t`words of the SLO`,
       silent: true,
       symbolSize: 0.1,
       itemStyle: { opacity: 1 },
@@ -171,7 +194,7 @@ function sloRegion(points: LevelPoint[], within: LevelPoint[], words: string): S
             position: [4, -24],
             color: chartToken("dim"),
             fontSize: 11,
-            formatter: `${reached.length > 0 ? "within the SLO" : "nothing meets the SLO"}: ${words}`,
+            formatter: `${reached.length > 0 ? t`within the SLO` : t`nothing meets the SLO`}: ${words}`,
           },
         },
       ],

@@ -1,3 +1,4 @@
+import { t } from "@lingui/core/macro";
 import type { Distribution, ExperimentDetail, LevelResult, SloSpec } from "@schemas/messages";
 import { groupBy } from "@/lib/group-by";
 import { halfInterval, levelName } from "@/domain/levels";
@@ -20,7 +21,7 @@ export function levelPoints(experiments: ExperimentDetail[]): LevelPoint[] {
     return (experiment.benchmark?.levels ?? []).flatMap((level) => {
       const perUser = level.stats.output_inference_speed?.mean;
       if (perUser === undefined || failed.has(levelName(level))) return [];
-      const perGpu = level.mean_output_throughput_tokens_per_s / gpus;
+      const perGpu = (level.mean_output_throughput_tokens_per_s ?? 0) / gpus;
       return [{ experiment: experiment, level, perGpu, perUser }];
     });
   });
@@ -108,7 +109,7 @@ export function isSame(
 }
 
 /** In the place of a parameter: what none of them alone explains. */
-const TOGETHER = "together, or by chance";
+const TOGETHER = t`together, or by chance`;
 
 /**
  * Share of the variance of the configurations' mean scores that each parameter alone explains, greatest first, then the rest. Where

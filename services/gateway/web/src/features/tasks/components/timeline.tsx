@@ -1,9 +1,12 @@
+import { t } from "@lingui/core/macro";
+import { Trans } from "@lingui/react/macro";
 import { useComputedColorScheme } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { useNavigate } from "react-router";
 import type { CustomSeriesRenderItem, EChartsOption } from "echarts";
 import type { ExperimentDetail, StoredEvent, TaskView } from "@schemas/messages";
+import { codeWord } from "@/domain/code-words";
 import { Chart } from "@/components/chart/chart";
 import { chartToken } from "@/components/chart/theme";
 import { tip } from "@/components/chart/tip";
@@ -27,7 +30,9 @@ export default function Timeline({ task, experiments }: TimelineProps) {
       {(all) => (
         <>
           <TimelineChart task={task} experiments={experiments} events={all} />
-          <h2>GPU time breakdown</h2>
+          <h2>
+            <Trans>GPU time breakdown</Trans>
+          </h2>
           <Waterfall subjectId={task.task_id} revision={task.revision} />
         </>
       )}
@@ -56,10 +61,10 @@ function TimelineChart({ task, experiments, events }: TimelineProps & { events: 
   );
   return (
     <Chart
-      title="Experiments on GPUs"
+      title={t`Experiments on GPUs`}
       {...chart}
       heightPx={80 + ROW_PX * new Set(bars.map((bar) => bar.row)).size}
-      empty="No experiment of this task has had a GPU yet."
+      empty={t`No experiment of this task has had a GPU yet.`}
       onSelect={(event) => {
         const bar = bars[event.dataIndex];
         if (bar) void navigate({ pathname: paths.experiment(bar.experimentId), search });
@@ -88,7 +93,8 @@ export function barsOf(
     const spans = phaseSpans(eventsById.get(experiment.experiment_id) ?? [], nowMs).filter(
       (span) => span.phase !== "waiting",
     );
-    const rows = experiment.gpu_info?.details.map((gpu) => `${gpu.node_id} GPU ${gpu.index}`) ?? [];
+    const rows =
+      experiment.gpu_info?.details.map((gpu) => t`${gpu.node_id} GPU ${gpu.index}`) ?? [];
     return rows.flatMap((row) =>
       spans.map((span, index) => ({
         row,
@@ -150,8 +156,8 @@ function timelineChart(bars: Bar[]) {
         const bar = bars[(at as { dataIndex: number }).dataIndex];
         return bar
           ? tip(
-              `experiment ${bar.ordinal}, ${bar.row}`,
-              `${bar.phase.replaceAll("_", " ")}: ${duration((bar.endMs - bar.startMs) / 1000)}`,
+              t`experiment ${bar.ordinal}, ${bar.row}`,
+              `${codeWord(bar.phase)}: ${duration((bar.endMs - bar.startMs) / 1000)}`,
             )
           : "";
       },
@@ -174,7 +180,7 @@ function timelineChart(bars: Bar[]) {
       // Without data of their own: the legend names the colours by them.
       ...phases.map((phase) => ({
         type: "bar" as const,
-        name: phase.replaceAll("_", " "),
+        name: codeWord(phase),
         color: color(phase),
         data: [],
       })),
@@ -186,7 +192,7 @@ function timelineChart(bars: Bar[]) {
       itemHeight: 8,
       selectedMode: false,
       textStyle: { color: chartToken("dim") },
-      data: phases.map((phase) => phase.replaceAll("_", " ")),
+      data: phases.map(codeWord),
     },
   };
   const table = {
