@@ -6,13 +6,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from litestar import Litestar, Router
+from litestar import Litestar, Request, Router
 from litestar.datastructures import State
 from litestar.di import Provide
-from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.spec import Tag
 
 from schemas.base import API
+from schemas.gateway import endpoints
+from schemas.gateway.datasets import GetDatasetPiece
 from schemas.gateway.tokens import Token
 from services.gateway.bus_watch import BusWatch
 from services.gateway.context import Gateway
@@ -23,6 +25,7 @@ from services.gateway.http.problems import EXCEPTION_HANDLERS, remember_refusal
 from services.gateway.http.refused_sign_ins import count_refused
 from services.gateway.http.server import HttpServer
 from services.gateway.ledger.audit import AuditLog
+from services.gateway.ledger.datasets import Datasets
 from services.gateway.ledger.eventlog import EventLog
 from services.gateway.ledger.imports import Imports
 from services.gateway.ledger.invitations import Invitations
@@ -38,14 +41,21 @@ from services.gateway.provider.setup import create_provider, read_mapping
 from services.gateway.routes import history, reports
 from services.gateway.routes.common import (
     GATEWAY,
-    AnyConnection,
     provide_identity,
     record_change,
     refuse_bad_parameters,
     require_role,
 )
 from services.gateway.routes.conditional_changes import heed_if_match, provide_expected_revision
-from services.gateway.routes.gpus import checks, gpus, nodes, operations, reservations, scheduler
+from services.gateway.routes.gpus import (
+    checks,
+    gpus,
+    nodes,
+    operations,
+    reservations,
+    scheduler,
+    servers,
+)
 from services.gateway.routes.platform import (
     documentation,
     joining,
@@ -58,14 +68,24 @@ from services.gateway.routes.platform import (
     tokens,
     web_page,
 )
-from services.gateway.routes.tasks import archives, logs, presets, tasks, validation
+from services.gateway.routes.tasks import (
+    archives,
+    comparison,
+    datasets,
+    engines,
+    logs,
+    presets,
+    tasks,
+    validation,
+)
 from services.gateway.settings import GatewaySettings
 from services.gateway.sign_in.bearer import BearerTokens
 from services.gateway.sign_in.flows import SignInFlows
 from services.gateway.streams import server_sent, sockets
 from shared.host_header import host_names, is_loopback
 from shared.local_platform.tokens import read_tokens
-from shared.messaging.bus import Bus
+from shared.messaging.bus import Bus, query_route
+from shared.optional_imports import missing
 from shared.postgres.database import Database
 from shared.service import Service
 from shared.settings import SettingsError, load_settings
@@ -86,18 +106,23 @@ def _tag_routes(module: ModuleType, section: Tag | None = None) -> list[HTTPRout
 
 # Sections of the API's document. A generated client has a module for each, named by its tag.
 TASKS: Final = Tag("tasks", "Tasks and experiments.")
+PIECES_AT_ONCE: Final = 4
 PLATFORM: Final = Tag("platform", "Whether the platform works.")
 TOKENS: Final = Tag("tokens", "Who may use the API, and who changed what.")
 SECTIONS: Final = {
     tasks: TASKS,
     validation: TASKS,
     presets: TASKS,
+    engines: TASKS,
     archives: TASKS,
+    datasets: TASKS,
+    comparison: TASKS,
     logs: TASKS,
     reservations: Tag("reservations", "Reservations, and what would be granted."),
     gpus: Tag("gpus", "GPUs and nodes, and who holds them."),
     nodes: Tag("agents", "What a node's telemetry agent answers and does."),
     operations: Tag("operations", "Out of service and back, and what disagrees with the ledger."),
+    servers: Tag("servers", "Servers that run already, tried before they are measured."),
     scheduler: Tag("scheduling", "The cluster as node selection sees it, and what was decided."),
     checks: Tag("checks", "What fits on which GPU, by rule, before anything runs."),
     history: Tag("history", "Events, series and reports."),
@@ -124,7 +149,10 @@ class GatewayService(Service):
             "gateway",
             bus=gateway.bus,
             database=gateway.database,
-            routes=[self._log.writer.route()],
+            routes=[
+                self._log.writer.route(),
+                query_route(gateway.datasets.piece, GetDatasetPiece, workers=PIECES_AT_ONCE),
+            ],
             start=self._open,
             loops={
                 "http": http.run,
@@ -147,14 +175,15 @@ class GatewayService(Service):
         await self.live.subscribe(self.bus)
 
 
-async def _check(connection: AnyConnection, handler: BaseRouteHandler) -> None:
-    """Run all checks in one guard, because Litestar copies a route's handler for each of its
-    `guards`.
+async def _check(request: Request[Any, Any, Any]) -> None:
+    """Run all checks before the request is read, and not as guards: Litestar copies a route's
+    handler for each of those.
     """
-    await refuse_bad_parameters(connection, handler)
-    await heed_if_match(connection, handler)
-    await record_change(connection, handler)
-    await require_role(connection, handler)
+    handler = request.scope["route_handler"]
+    await refuse_bad_parameters(request, handler)
+    await heed_if_match(request, handler)
+    await record_change(request, handler)
+    await require_role(request, handler)
 
 
 def _count_refused(error: Exception, scope: Any) -> None:
@@ -171,28 +200,30 @@ def create_app(gateway: Gateway) -> Litestar:
         "identity": Provide(provide_identity, sync_to_thread=False),
         "expected_revision": Provide(provide_expected_revision, sync_to_thread=False),
     }
-    return Litestar(
-        route_handlers=[
-            Router(
-                API,
-                route_handlers=API_ROUTES,
-                guards=[_check],
-            ),
-            *_tag_routes(system, PLATFORM),
-            *_tag_routes(documentation),
-            *_tag_routes(sign_in_pages),
-            *_tag_routes(web_page),
-            *sockets.ROUTES,
-            *server_sent.ROUTES,
-        ],
-        dependencies=dependencies,
-        state=State({GATEWAY: gateway}),
-        exception_handlers=EXCEPTION_HANDLERS,
-        after_exception=[remember_refusal, _count_refused],
-        openapi_config=openapi_config(structs, (*SECTIONS.values(), PLATFORM)),
-        plugins=[structs],
-        logging_config=None,
-    )
+    # It makes plugins for both where it can import them: 57 modules, the whole of pydantic.v1.
+    with missing("pydantic", "attrs"):
+        return Litestar(
+            route_handlers=[
+                Router(
+                    API,
+                    route_handlers=API_ROUTES,
+                    before_request=_check,
+                ),
+                *_tag_routes(system, PLATFORM),
+                *_tag_routes(documentation),
+                *_tag_routes(sign_in_pages),
+                *_tag_routes(web_page),
+                *sockets.ROUTES,
+                *server_sent.ROUTES,
+            ],
+            dependencies=dependencies,
+            state=State({GATEWAY: gateway}),
+            exception_handlers=EXCEPTION_HANDLERS,
+            after_exception=[remember_refusal, _count_refused],
+            openapi_config=openapi_config(structs, (*SECTIONS.values(), PLATFORM)),
+            plugins=[structs],
+            logging_config=None,
+        )
 
 
 def create_service(settings: GatewaySettings | None = None) -> GatewayService:
@@ -225,6 +256,9 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         public_url=settings.public_url.rstrip("/"),
         audit=AuditLog(database, settings.audit_retention_days),
         imports=Imports(database),
+        datasets=Datasets(
+            database, settings.largest_dataset_mb << 20, settings.datasets_quota_mb << 20
+        ),
         measurements=Measurements(),
         data_dir=Path(settings.data_dir),
         invitations=Invitations(database),
@@ -241,7 +275,10 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         gateway.audit,
         gateway.measurements,
         requests_per_second=settings.requests_per_second,
-        largest_import_bytes=settings.largest_import_mb << 20,
+        stream_limits={
+            endpoints.IMPORT_ARCHIVE.address(): settings.largest_import_mb << 20,
+            endpoints.ADD_DATASET.address(): settings.largest_dataset_mb << 20,
+        },
         holders_visible_to=settings.holders_visible_to,
     )
     http = HttpServer(

@@ -32,6 +32,14 @@ async def _find(gateway: Gateway, places: Mapping[str, Any]) -> object:
     match places:
         case {"secret_name": value, "namespace": namespace}:
             return _state_of_secret(await find_secret(gateway, str(namespace), str(value)))
+        case {"dataset_name": value, "namespace": namespace}:
+            view = await gateway.datasets.get(str(namespace), str(value))
+            return {
+                "of_namespace": view.namespace,
+                "sha256": view.sha256,
+                "size_bytes": view.size_bytes,
+                "added_by": view.added_by,
+            }
         case {"task_id": value}:
             return await gateway.task(UUID(str(value)), FULL_ACCESS)
         case {"experiment_id": value}:

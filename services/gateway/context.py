@@ -1,7 +1,7 @@
 """What every route needs: the bus, the event log, the live state."""
 
 from collections.abc import AsyncGenerator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -16,6 +16,7 @@ from schemas.scheduler.views import AllocationMap, GetAllocationMap, GetReservat
 from services.gateway.bus_watch import BusWatch
 from services.gateway.domain.access import Identity
 from services.gateway.ledger.audit import AuditLog
+from services.gateway.ledger.datasets import Datasets
 from services.gateway.ledger.eventlog import EventLog
 from services.gateway.ledger.imports import Imports
 from services.gateway.ledger.invitations import Invitations
@@ -24,6 +25,7 @@ from services.gateway.ledger.members import Members
 from services.gateway.ledger.tokens import TokenStore
 from services.gateway.live_state import LiveState
 from services.gateway.measurements import Measurements
+from services.gateway.shared_answers import SharedAnswers
 from services.gateway.sign_in.flows import SignInFlows
 from shared import near_words
 from shared.errors import NodeUnavailableError, RefusedError
@@ -49,6 +51,7 @@ class Gateway:
     logins: Logins
     audit: AuditLog
     imports: Imports
+    datasets: Datasets
     measurements: Measurements
     data_dir: Path
     invitations: Invitations
@@ -59,11 +62,12 @@ class Gateway:
     node_nats_url: str = ""
     certificate_path: Path | None = None
     authority_path: Path | None = None
+    shared_answers: SharedAnswers = field(default_factory=SharedAnswers)
 
-    async def send(self, command: Command) -> Accepted:
+    async def send(self, command: Command, *, timeout_seconds: float = 5.0) -> Accepted:
         """Have an owner do something. Raises RefusedError, UnavailableError without an answer."""
         try:
-            reply = await self.bus.request(command)
+            reply = await self.bus.request(command, timeout_seconds=timeout_seconds)
         except NodeUnavailableError:
             await self._require_node(command)
             raise
@@ -98,17 +102,17 @@ class Gateway:
             )
         return view
 
-    async def query_node(self, query: Query, view: type[T]) -> T:
+    async def query_node(self, query: Query, view: type[T], timeout_seconds: float = 5.0) -> T:
         """Ask a node's service. Raises RefusedError also for an unknown node."""
         try:
-            return await self.bus.query(query, view)
+            return await self.bus.query(query, view, timeout_seconds=timeout_seconds)
         except NodeUnavailableError:
             await self._require_node(query)
             raise
 
     async def _require_node(self, message: Message) -> None:
         """Raises RefusedError if the node of a message has never reported; else it is away."""
-        node_id = getattr(message, "node_id", None)
+        node_id = getattr(message, "node_id", None) or getattr(message, "executor_id", None)
         if node_id is None or self.live.knows(node_id):
             return
         names = [
@@ -123,8 +127,13 @@ class Gateway:
         self, query: L, view: type[W], items: str, *, all_pages: bool = False
     ) -> W:
         """Return as many items of a list as `query.limit` says, or all, from as many pages as that
-        takes.
+        takes. Who asks for the same at the same time is given the same.
         """
+        return await self.shared_answers.share(
+            (query, all_pages), lambda: self._fetch_pages(query, view, items, all_pages)
+        )
+
+    async def _fetch_pages(self, query: L, view: type[W], items: str, all_pages: bool) -> W:
         page = await self.bus.query(query, view)
         entries = list(getattr(page, items))
         while page.next_cursor is not None and (all_pages or len(entries) < query.limit):

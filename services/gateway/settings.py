@@ -49,8 +49,9 @@ class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
     `oidc_device_client_secret_file`. Where the provider is away, who is signed in goes on for
     `oidc_grace_minutes`. `public_url` is where browsers reach this gateway, by default as they say.
 
-    `largest_import_mb` (MiB) is how large an import may be. While one comes in it is a file in the
-    gateway's temporary folder (`TMPDIR`), then in Postgres.
+    `largest_import_mb` (MiB) is how large an import may be, `largest_dataset_mb` an uploaded
+    dataset, and `datasets_quota_mb` all of a namespace together. While one comes in it is a file in
+    the gateway's temporary folder (`TMPDIR`), then in Postgres.
     """
 
     host: str = "127.0.0.1"
@@ -69,6 +70,8 @@ class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
     nats_home: str | None = None
     node_nats_url: str = ""
     largest_import_mb: Annotated[int, Meta(ge=1, le=65_536)] = 512
+    largest_dataset_mb: Annotated[int, Meta(ge=1, le=65_536)] = 1024
+    datasets_quota_mb: Annotated[int, Meta(ge=1, le=1_048_576)] = 10_240
     public_url: str = ""
     oidc_issuer: str = ""
     oidc_provider_name: str = ""

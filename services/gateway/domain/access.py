@@ -2,7 +2,7 @@
 
 import hmac
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from schemas.base import LINE_PATTERN
 from schemas.errors import ErrorCode
@@ -85,6 +86,12 @@ class Identity(Struct, frozen=True, kw_only=True):
     @property
     def namespaces(self) -> tuple[str, ...]:
         return (self.namespace, *self.further_namespaces)
+
+    @property
+    def sight(self) -> Hashable:
+        """Return all that an answer may depend on: those with the same are answered alike."""
+        fields = astuple(self)
+        return tuple(f if not isinstance(f, Mapping) else tuple(f.items()) for f in fields)
 
     @property
     def reads_everything(self) -> bool:

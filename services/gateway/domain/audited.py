@@ -1,8 +1,10 @@
 """What a change did to the thing that it names, as the audit log keeps it."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from schemas.gateway.endpoint import Endpoint
 from services.gateway.domain.access import Identity
 
 State = Mapping[str, Any]
@@ -12,7 +14,14 @@ UNRECORDED_FIELDS: Final = frozenset({"task", "type", "secret"})
 # Kept though they do not differ: what people call a thing, and its size.
 NAMING: Final = frozenset({"task_name", "holder", "request", "of_namespace"})
 # What a request made is named by the address in its answer.
-_MADE: Final = {"tasks": "task_id", "reservations": "reservation_id"}
+_PLACE: Final = re.compile(r"\{\w+\}")
+_MADE: Final = {
+    "tasks": "task_id",
+    "reservations": "reservation_id",
+    "tokens": "token_id",
+    "members": "member_id",
+    "datasets": "dataset_name",
+}
 
 
 def difference(
@@ -33,6 +42,11 @@ def difference(
     )
 
 
+def pattern_of(operation: Endpoint[Any]) -> str:
+    """Return the regular expression that the paths of an operation match."""
+    return f"^{operation.root}{_PLACE.sub('[^/]+', operation.path)}$"
+
+
 def login_of(identity: Identity) -> str:
     """Return by what a caller was known: where nothing is asked for, by nothing."""
     if identity.provider:
@@ -43,6 +57,6 @@ def login_of(identity: Identity) -> str:
 
 
 def place_made(location: str) -> dict[str, str]:
-    """Return what the address of a new task or reservation names, as its path's parameters do."""
+    """Return what the address of something new names, as its path's parameters do."""
     *_, sort, value = ("", "", *location.split("/"))
     return {_MADE[sort]: value} if sort in _MADE else {}

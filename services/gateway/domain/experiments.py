@@ -47,6 +47,8 @@ def experiment_detail(
         explanation=explanation,
         missing=tuple(missing),
         image_digest=_image_digest(view, summary),
+        dataset=None if summary is None else summary.dataset,
+        trace=None if summary is None else summary.trace,
         failure_memory=tuple(failure_memory),
     )
 

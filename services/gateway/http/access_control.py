@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from services.gateway.domain.access import (
     no_token,
 )
 from services.gateway.domain.request_rate import RequestRates
+from services.gateway.http.conditional_reads import ROUTE
 from services.gateway.http.problems import PROBLEM_JSON, REFUSAL, headers_of, problem_in
 from services.gateway.http.refused_sign_ins import count_refused
 from services.gateway.ledger.audit import AUDIT_ID, AUDIT_STATES, AuditLog
@@ -67,7 +68,8 @@ OPEN_PATHS: Final = frozenset(
         "/schema/openapi.yaml",
     }
 )
-IMPORTS: Final = endpoints.IMPORT_ARCHIVE.address()
+# In the state of a WebSocket: what sends to its client past every layer, once it was accepted.
+SEND: Final = "send"
 WAITS: Final = b"wait_seconds="
 POLICY_VIOLATION: Final = 1008
 RIGHTS_SECONDS: Final = 15.0  # together with a recheck's 4 minutes within 5
@@ -95,7 +97,7 @@ class AccessControl:
     audit: AuditLog
     measurements: Measurements
     requests_per_second: float = 0.0
-    largest_import_bytes: int = 512 << 20
+    stream_limits: Mapping[str, int] = field(default_factory=dict)  # by path, in bytes
     holders_visible_to: HoldersVisibleTo = HoldersVisibleTo.NAMESPACE
     _rates: RequestRates = field(default_factory=RequestRates)
 
@@ -115,8 +117,9 @@ class AccessControl:
             scope.setdefault("state", {})["identity"] = identity
             self._heed_rate(identity)
             if scope["type"] == "http":
-                if scope["path"] == IMPORTS:
-                    limit_bytes = identity.body_limit_bytes or self.largest_import_bytes
+                if scope["path"] in self.stream_limits and scope["method"] == "POST":
+                    limit_bytes = identity.body_limit_bytes or self.stream_limits[scope["path"]]
+                    _check_length(scope, limit_bytes)
                     body = _stream_within_limit(receive, limit_bytes)
                 else:
                     limit_bytes = identity.body_limit_bytes or MAX_BODY_BYTES
@@ -128,6 +131,7 @@ class AccessControl:
             await _refuse(scope, receive, send, error)
             return
         if scope["type"] == "websocket":
+            scope["state"][SEND] = send
             send = _explain_close(scope, receive, send)
         if is_stream(scope):
             await self._serve_stream(identity, scope, body, send)
@@ -185,7 +189,7 @@ class AccessControl:
         async def send_measured(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 seconds = time.perf_counter() - began_at
-                route = scope.get("path_template")
+                route = scope.get(ROUTE)
                 self.measurements.on_request(scope["method"], route, message["status"], seconds)
             await send(message)
 
@@ -311,6 +315,23 @@ async def _within_limit(receive: Receive, limit_bytes: int) -> Receive:
     return replay
 
 
+def _check_length(scope: Scope, limit_bytes: int) -> None:
+    """Refuse a body whose header says that it is too large, before any of it is sent: a client that
+    expects `100 Continue` sends none.
+    """
+    values = [value for name, value in scope["headers"] if name == b"content-length"]
+    if values and values[0].isdigit() and int(values[0]) > limit_bytes:
+        raise _too_large(limit_bytes)
+
+
+def _too_large(limit_bytes: int) -> RefusedError:
+    return RefusedError(
+        ErrorCode.TOO_LARGE,
+        f"expected a file of at most {limit_bytes} bytes, found more; of an import `gpusteward"
+        " export experiment` writes each experiment by itself",
+    )
+
+
 def _stream_within_limit(receive: Receive, limit_bytes: int) -> Receive:
     """The body as it comes; reading it raises RefusedError where it is too large or cut off."""
     size, is_complete = 0, False
@@ -326,11 +347,7 @@ def _stream_within_limit(receive: Receive, limit_bytes: int) -> Receive:
             if size <= limit_bytes:
                 break
             if is_complete or size > limit_bytes + MAX_DRAINED_BYTES:
-                raise RefusedError(
-                    ErrorCode.TOO_LARGE,
-                    f"expected an import of at most {limit_bytes} bytes, found more;"
-                    " `gpusteward export experiment` writes each experiment by itself",
-                )
+                raise _too_large(limit_bytes)
             message = await receive()
         return message
 

@@ -13,7 +13,9 @@ import h11
 import uvicorn
 from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.protocol import State
 
 from shared.tls.reloading import ReloadingCertificate
 
@@ -21,6 +23,7 @@ SHUTDOWN_SECONDS: Final = 3
 BACKLOG: Final = 512
 STUCK_SECONDS: Final = 60.0
 WEBSOCKET_PING_SECONDS: Final = 20.0
+SEND_FRAME: Final = "gpusteward.send_frame"
 MAX_FRAME_BYTES: Final = 1 << 16  # clients send nothing but control frames
 
 
@@ -99,7 +102,20 @@ class _Http(_IdleClientTimeout, H11Protocol):
 
 
 class _WebSocket(_IdleClientTimeout, WebSocketsSansIOProtocol):
-    pass
+    """Also writes a frame that was made for many clients, as it is: a message of type
+    `SEND_FRAME`.
+    """
+
+    @override
+    async def send(self, message: Any) -> None:
+        if message["type"] != SEND_FRAME:
+            await super().send(message)
+            return
+        if not self.writable.is_set():
+            await self.writable.wait()
+        if self.disconnected or self.close_sent or self.conn.state is not State.OPEN:
+            raise ClientDisconnected
+        self.transport.write(message["frame"])
 
 
 class _Server(uvicorn.Server):

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from schemas.audit import CommandRecorded
 from schemas.errors import HTTP_STATUS
-from schemas.gateway.tokens import AuditEntry, AuditKind
+from schemas.gateway.tokens import AuditEntry, AuditKind, AuditResult
 from services.gateway.domain.access import Identity, SignInRefused
 from services.gateway.domain.audited import State, difference, login_of
 from services.gateway.domain.refused_sign_ins import RefusedSignIn, RefusedSignIns, minute_of
@@ -46,6 +46,11 @@ WHERE ($1::bigint IS NULL OR audit_id < $1) AND ($2::uuid IS NULL OR token_id = 
   AND ($3::text IS NULL OR caller = $3) AND ($4::text IS NULL OR starts_with(path, $4))
   AND ($5::timestamptz IS NULL OR at >= $5) AND ($6::timestamptz IS NULL OR at < $6)
   AND ($8::text IS NULL OR kind = $8)
+  AND ($9::text IS NULL OR method = $9) AND ($10::text IS NULL OR path ~ $10)
+  AND ($11::text IS NULL OR CASE $11
+       WHEN 'done' THEN status < 400 WHEN 'refused' THEN status >= 400 ELSE status IS NULL END)
+  AND ($12::text IS NULL
+       OR strpos(lower(concat_ws(' ', path, caller, before, after)), lower($12)) > 0)
 ORDER BY audit_id DESC LIMIT $7
 """
 SELECT_AFTER: Final = f"""
@@ -68,9 +73,15 @@ DELETE_OLD: Final = "DELETE FROM audit WHERE at < now() - make_interval(days => 
 
 
 class AuditFilter(Struct, frozen=True, kw_only=True):
-    """Entries that fit every field given; `path` is how theirs begins."""
+    """Entries that fit every field given; `path` is how theirs begins, `path_pattern` what the
+    whole of it is like. `about` is a part of the path, of the caller, or of what was or is.
+    """
 
     kind: AuditKind | None = None
+    method: str | None = None
+    path_pattern: str | None = None
+    result: AuditResult | None = None
+    about: str | None = None
     token_id: UUID | None = None
     caller: str | None = None
     path: str | None = None
@@ -143,6 +154,10 @@ class AuditLog:
                 criteria.end_at,
                 limit,
                 criteria.kind,
+                criteria.method,
+                criteria.path_pattern,
+                criteria.result,
+                criteria.about,
             )
         return [_entry(row) for row in rows]
 

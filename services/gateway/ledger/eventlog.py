@@ -54,6 +54,21 @@ WHERE cursor > $1 AND (cardinality($2::text[]) = 0 OR type = ANY ($2))
 ORDER BY cursor LIMIT $7
 """
 
+# Of a subject that ends in this key, of what only agents and the scheduler say of nodes; what is
+# repeated every 30 s is left out.
+SELECT_NEWEST_OF_KEY: Final = """
+SELECT cursor, message_id, subject, type, occurred_at, task_id, experiment_id, reservation_id,
+       namespace, body
+FROM event
+WHERE reverse(split_part(reverse(subject), '.', 1)) = $1 AND ($2::bigint IS NULL OR cursor < $2)
+  AND type <> ALL ($3)
+  AND (starts_with(type, 'telemetry.') OR type ~ '^scheduler[.](device|drift|node)_')
+  AND ($4::text[] IS NULL OR namespace = ANY ($4)
+       OR coalesce(namespace, task_id, experiment_id, reservation_id) IS NULL
+       OR starts_with(type, $5) AND ($6::text[] IS NULL OR namespace = ANY ($6)))
+ORDER BY cursor DESC LIMIT $7
+"""
+
 SELECT_LAST_OF_EACH: Final = """
 SELECT DISTINCT ON (subject) subject, body FROM event
 WHERE type = $1 AND stored_at > now() - interval '1 hour' ORDER BY subject, cursor DESC
@@ -129,6 +144,23 @@ class EventLog:
         last = matches[-1].cursor if matches else after_id
         return matches, last if len(matches) == limit else max(end, last)
 
+    async def read_of_node(
+        self, node_id: str, before_id: int | None, criteria: EventFilter, limit: int
+    ) -> list[StoredEvent]:
+        """Return what happened on a node and may be seen, newest first."""
+        async with self.database.statements() as connection:
+            rows: Iterable[Any] = await connection.fetch(
+                SELECT_NEWEST_OF_KEY,
+                node_id,
+                before_id,
+                list(REPEATED),
+                list(criteria.readable) if criteria.readable is not None else None,
+                RESERVATION_EVENTS,
+                list(criteria.names_of) if criteria.names_of is not None else None,
+                limit,
+            )
+        return [_entry(row).event for row in rows]
+
     async def namespace_of(self, task_id: UUID) -> str | None:
         """Return the namespace of a task, by its events; None if none has come."""
         async with self.database.statements() as connection:
@@ -200,10 +232,11 @@ async def _select(
         RESERVATION_EVENTS,
         list(criteria.names_of) if criteria.names_of is not None else None,
     )
-    return [
-        LogEntry(
-            msgspec.convert({**row, "event": msgspec.json.decode(row["body"])}, StoredEvent),
-            msgspec.convert(row, Subjects),
-        )
-        for row in rows
-    ]
+    return [_entry(row) for row in rows]
+
+
+def _entry(row: Any) -> LogEntry:
+    return LogEntry(
+        msgspec.convert({**row, "event": msgspec.json.decode(row["body"])}, StoredEvent),
+        msgspec.convert(row, Subjects),
+    )

@@ -166,4 +166,34 @@ CREATE TABLE member (
     UNIQUE (namespace, kind, name));
 CREATE INDEX member_name ON member (kind, name);
 """,
+    """
+-- What happened on a node: its id ends the subject.
+CREATE INDEX event_key ON event ((reverse(split_part(reverse(subject), '.', 1))), cursor);
+""",
+    """
+-- Files that people uploaded, each content once. `superseded_at`: its name means another since, and
+-- it is kept for the tasks that name it by its SHA-256.
+CREATE TABLE dataset_content (
+    sha256 text PRIMARY KEY,
+    size_bytes bigint NOT NULL);
+
+CREATE TABLE dataset_piece (
+    sha256 text NOT NULL REFERENCES dataset_content ON DELETE CASCADE,
+    number int NOT NULL,
+    content bytea NOT NULL,
+    PRIMARY KEY (sha256, number));
+ALTER TABLE dataset_piece ALTER COLUMN content SET STORAGE EXTERNAL;
+
+CREATE TABLE dataset (
+    namespace text NOT NULL,
+    name text NOT NULL,
+    sha256 text NOT NULL REFERENCES dataset_content,
+    contents json NOT NULL,
+    added_by text NOT NULL,
+    added_at timestamptz NOT NULL DEFAULT now(),
+    superseded_at timestamptz,
+    PRIMARY KEY (namespace, name, sha256));
+CREATE UNIQUE INDEX dataset_name ON dataset (namespace, name) WHERE superseded_at IS NULL;
+CREATE INDEX dataset_sha256 ON dataset (sha256);
+""",
 )

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from msgspec import Struct
@@ -22,10 +22,12 @@ from services.gateway.domain.claims import (
     person_in,
     value_at,
 )
-from services.gateway.provider.keys import ProviderKeys
 from services.gateway.provider.requests import Answer, ProviderAway, check_address, send_request
 from shared.clock import utcnow
 from shared.errors import RefusedError
+
+if TYPE_CHECKING:
+    from services.gateway.provider.keys import ProviderKeys
 
 DISCOVERY: Final = "/.well-known/openid-configuration"
 OPENID: Final = "openid"  # the scope that makes it OpenID Connect
@@ -88,9 +90,12 @@ class Provider:
     tls: ssl.SSLContext | bool = True
     _document: Mapping[str, Any] = field(default_factory=dict)
     _read_at: float = float("-inf")
-    _keys: ProviderKeys = field(init=False)
+    _keys: "ProviderKeys" = field(init=False)
 
     def __post_init__(self) -> None:
+        # Here, as a gateway without a provider has no keys, and what reads them takes 10 MiB.
+        from services.gateway.provider.keys import ProviderKeys
+
         self._keys = ProviderKeys(self._fetch_keys)
         self.name = self.name or urlsplit(self.issuer).hostname or self.issuer
 

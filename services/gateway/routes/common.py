@@ -222,6 +222,8 @@ async def refuse_bad_parameters(connection: AnyConnection, handler: BaseRouteHan
 
     A coroutine, because Litestar has a thread run each guard that is none.
     """
+    if not connection.scope["query_string"]:
+        return
     known_names = query_names(handler)
     accepted = {*known_names, TOKEN_PARAMETER} if is_stream(connection.scope) else known_names
     for name, value in connection.query_params.multi_items():
@@ -287,12 +289,15 @@ async def record_as(
     if identity.role is Role.VIEWER:
         return  # it changes nothing: there is nothing to compare
     places = dict(connection.path_params)
-    if "secret_name" in places:
-        places["namespace"] = connection.query_params.get("namespace") or identity.namespace
+    namespace = connection.query_params.get("namespace") or identity.namespace
+    if places.keys() & {"secret_name", "dataset_name"}:
+        places["namespace"] = namespace
     state_before = await state_of(gateway, places)
 
     async def states(location: str) -> tuple[State | None, State | None]:
-        return difference(state_before, await state_of(gateway, places or place_made(location)))
+        if made := place_made(location):
+            return difference(None, await state_of(gateway, {**made, "namespace": namespace}))
+        return difference(state_before, await state_of(gateway, places))
 
     scope["state"][AUDIT_STATES] = states
 

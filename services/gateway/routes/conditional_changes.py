@@ -28,8 +28,9 @@ async def heed_if_match(connection: AnyConnection, _: BaseRouteHandler) -> None:
     read.
     """
     scope: Any = connection.scope
-    if_match = connection.headers.get("if-match")
-    if if_match is None or scope["type"] != "http" or scope["method"] in READING_METHODS:
+    if scope["type"] != "http" or scope["method"] in READING_METHODS:
+        return
+    if (if_match := connection.headers.get("if-match")) is None:
         return
     body = await _present(connection.app, scope)
     tags = tags_in(if_match.encode("latin-1"))

@@ -60,9 +60,13 @@ async def get_gpu_time(
     start_at: FromQuery[datetime | None] = None,
     end_at: FromQuery[datetime | None] = None,
     namespace: InNamespace = None,
+    daily: FromQuery[bool] = False,
 ) -> UsageView:
-    """GPU hours, energy and cost, against as long a time before; what became of all GPU time."""
-    query = GetUsage(by=by, **_range(start_at, end_at, identity.namespace_to_read(namespace)))
+    """GPU hours, energy and cost, against as long a time before; what became of all GPU time. If
+    `daily`, also the hours of each day of UTC.
+    """
+    period = _range(start_at, end_at, identity.namespace_to_read(namespace))
+    query = GetUsage(by=by, daily=daily, **period)
     return await gateway.bus.query(query, UsageView, timeout_seconds=TIMEOUT_SECONDS)
 
 

@@ -26,6 +26,7 @@ from services.gateway.routes.common import (
     whole_number,
 )
 from services.gateway.routes.history import event_filter
+from services.gateway.shared_json import SharedJson
 from services.gateway.streams.sockets import event_messages, metrics_filter, metrics_messages
 from shared.errors import UnavailableError
 from shared.waiting import cancel_and_wait
@@ -101,7 +102,8 @@ async def _lines(messages: AsyncGenerator[object, None]) -> AsyncIterator[bytes]
                 message = following.result()
                 following = asyncio.ensure_future(anext(messages))
                 number = f"id: {message.cursor}\n" if isinstance(message, StoredEvent) else ""
-                yield number.encode() + b"data: " + _encode(message) + b"\n\n"
+                data = message.data if isinstance(message, SharedJson) else _encode(message)
+                yield number.encode() + b"data: " + data + b"\n\n"
         except (StopAsyncIteration, UnavailableError):
             return
         finally:

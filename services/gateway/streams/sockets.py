@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Hashable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
@@ -11,7 +11,6 @@ from uuid import UUID
 import msgspec
 from litestar import Router, WebSocket, websocket
 from litestar.exceptions import WebSocketDisconnect
-from litestar.handlers import send_websocket_stream
 from litestar.params import FromQuery, QueryParameter
 
 from schemas.base import subject_for, tag_of
@@ -32,6 +31,8 @@ from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
 from services.gateway.domain.event_filter import EventFilter, subjects_of
 from services.gateway.domain.visibility import visible_metrics
+from services.gateway.http.access_control import SEND
+from services.gateway.http.server import SEND_FRAME
 from services.gateway.live_state import ReceivedSample, Watcher
 from services.gateway.routes.common import (
     Caller,
@@ -43,8 +44,10 @@ from services.gateway.routes.common import (
     whole_number,
 )
 from services.gateway.routes.history import event_filter
+from services.gateway.shared_json import SharedJson
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
+from shared.waiting import cancel_and_wait
 
 Socket = WebSocket[Any, Any, Any]
 
@@ -61,34 +64,43 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def _serve(socket: Socket, messages: AsyncGenerator[object, None]) -> None:
-    """Send until the client goes; close with 1013 where an owner is away."""
+    """Send until the client goes; close with 1013 where an owner is away.
+
+    Sent by a task of its own, which is woken without the frames of what admitted the client.
+    """
     await socket.accept()
+    sending = asyncio.ensure_future(_send_all(socket, messages))
+    leaving = asyncio.ensure_future(_wait_until_gone(socket))
+    try:
+        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await cancel_and_wait(sending, leaving)
+
+
+async def _wait_until_gone(socket: Socket) -> None:
+    with suppress(WebSocketDisconnect):
+        while True:
+            await socket.receive_data("text")
+
+
+async def _send_all(socket: Socket, messages: AsyncGenerator[object, None]) -> None:
+    send = socket.scope["state"][SEND]
     try:
         async with aclosing(messages):
-            await send_websocket_stream(
-                socket,
-                messages,
-                send_handler=_send,
-                listen_for_disconnect=True,
-                warn_on_data_discard=False,
-            )
-    except* WebSocketDisconnect:
-        pass
-    except* UnavailableError as errors:
-        log.info("websocket_closed", reason=repr(errors.exceptions))
+            async for message in messages:
+                try:
+                    if isinstance(message, SharedJson):
+                        await send({"type": SEND_FRAME, "frame": message.frame})
+                    else:
+                        await send({"type": "websocket.send", "text": _encode(message).decode()})
+                except (OSError, RuntimeError):
+                    return  # as uvicorn says that the client went, in a message or before it
+    except UnavailableError as error:
+        log.info("websocket_closed", reason=repr(error))
         await _close(socket, TRY_AGAIN_LATER, "try again later")
-    except* Exception:  # noqa: BLE001  # one client's failure is not the process's
+    except Exception:  # noqa: BLE001  # one client's failure is not the process's
         log.exception("websocket_failed")
         await _close(socket, INTERNAL_ERROR, "internal")
-
-
-async def _send(socket: Socket, message: object) -> None:
-    text = _encode(message).decode()
-    try:
-        await socket.send_data(text, mode="text")
-    except (OSError, RuntimeError) as error:
-        # As uvicorn says that the client went: in the middle of a message, or before it.
-        raise WebSocketDisconnect(detail=repr(error)) from error
 
 
 async def _close(socket: Socket, code: int, reason: str) -> None:
@@ -113,11 +125,22 @@ class MetricsFilter:
     devices: frozenset[tuple[str, str]] = frozenset()
     _namespaces: dict[UUID, str | None] = field(default_factory=dict)
     _resolved_at: float = field(default=float("-inf"))
+    # All that its part of a sample depends on. Clients that are sent it at about the same time
+    # share it.
+    _key: Hashable = field(init=False)
+    wants_all_gpus: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.wants_all_gpus = {self.experiment_id, self.task_id, self.namespace} == {None}
+        self._want(self.devices)
+
+    def _want(self, devices: frozenset[tuple[str, str]]) -> None:
+        self.devices = devices
+        shown_devices = None if self.wants_all_gpus else devices
+        self._key = (self.device_uuid, shown_devices, self.identity.readable)
 
     async def resolve(self) -> None:
         """Find out which GPUs are meant, unless that was known a second ago."""
-        if self._wants_all_gpus:
-            return
         now = asyncio.get_running_loop().time()
         if now - self._resolved_at < RESOLVE_SECONDS:
             return
@@ -129,30 +152,26 @@ class MetricsFilter:
                 devices = held_devices if devices is None else devices & held_devices
         except (RefusedError, UnavailableError):
             return
-        self.devices = devices or frozenset()
+        self._want(devices or frozenset())
 
     def of_sample(
         self, received: ReceivedSample, age_seconds: float, skipped: int
-    ) -> msgspec.Raw | None:
-        """The wanted part, as the client may see it; None if there is none."""
+    ) -> SharedJson | None:
+        """Return the wanted part, as the client may see it; None if there is none."""
         if self.node_id is not None and self.node_id != received.sample.node_id:
             return None
-        readable = self.identity.readable
-        shown_devices = None if self._wants_all_gpus else self.devices
-        # All that the part depends on. Clients that are sent it at about the same time share it.
-        key = (self.device_uuid, shown_devices, readable)
-        cache_entry = received.encoded.get(key)
-        if cache_entry is not None and cache_entry[:2] == (age_seconds, skipped):
-            return cache_entry[2]
+        made = received.encoded.get(self._key)
+        if made is not None and made[0] == age_seconds and made[1] == skipped:
+            return made[2]
         if (part := self._of_metrics(received.metrics)) is None:
             return None
         part = msgspec.structs.replace(part, age_seconds=age_seconds, skipped=skipped)
-        encoded = msgspec.Raw(_encode(part))
-        received.encoded[key] = (age_seconds, skipped, encoded)
+        encoded = SharedJson(_encode(part))
+        received.encoded[self._key] = (age_seconds, skipped, encoded)
         return encoded
 
     def _of_metrics(self, metrics: GpuMetrics) -> GpuMetrics | None:
-        if self.device_uuid is None and self._wants_all_gpus:
+        if self.device_uuid is None and self.wants_all_gpus:
             return visible_metrics(metrics, self.identity)
         gpus = tuple(gpu for gpu in metrics.gpus if self._wants(gpu.node_id, gpu.uuid))
         if not gpus:
@@ -171,17 +190,13 @@ class MetricsFilter:
 
     def of_progress(self, progress: AttemptProgressed) -> bool:
         """Progress has no node: a filter by node or GPU leaves it out."""
-        if self._wants_all_gpus:
+        if self.wants_all_gpus:
             return self.node_id is None and self.device_uuid is None
         return (
             self.task_id in {None, progress.task_id}
             and self.experiment_id in {None, progress.experiment_id}
             and (self.namespace is None or str(progress.experiment_id) in self.experiments)
         )
-
-    @property
-    def _wants_all_gpus(self) -> bool:
-        return self.experiment_id is None and self.task_id is None and self.namespace is None
 
     async def _experiments_devices(self) -> frozenset[tuple[str, str]] | None:
         if self.experiment_id is None and self.task_id is None:
@@ -215,7 +230,7 @@ class MetricsFilter:
     def _wants(self, node_id: str, device_uuid: str) -> bool:
         if self.device_uuid not in {None, device_uuid}:
             return False
-        return self._wants_all_gpus or (node_id, device_uuid) in self.devices
+        return self.wants_all_gpus or (node_id, device_uuid) in self.devices
 
 
 @websocket(endpoints.WATCH_METRICS.path)
@@ -264,8 +279,9 @@ async def metrics_messages(
     """Yield readings and progress, at most `rate` samples of a node each second."""
     with gateway.live.watching() as watcher:
         while True:
-            await watcher.wake.wait()
-            await criteria.resolve()
+            await watcher.wait()
+            if not criteria.wants_all_gpus:
+                await criteria.resolve()
             now = gateway.live.monotonic()
             samples, progress = watcher.take()
             for received, skipped in samples:

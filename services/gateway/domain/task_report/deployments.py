@@ -24,6 +24,8 @@ Object = dict[str, Any]
 
 def deployments(task_name: str, engine: EngineSpec, request: GpuRequest) -> Deployments:
     """Return how to start an engine whose start is known; else a note of what is missing."""
+    if engine.endpoint is not None:
+        return Deployments(notes=(f"the server ran already, at {engine.endpoint.url}",))
     launch = LAUNCHES.get(engine.engine)
     if launch is None:
         what = f"how {engine.engine} is started outside of this platform is not known here"
@@ -69,7 +71,8 @@ class _Forms:
     def command_line(self) -> str:
         """Return the command line with one parameter in each line."""
         launch = self._launch
-        first = [*launch.program, *launch.model_arguments(self._engine.model)]
+        variables = [f"{name}={value}" for name, value in self._engine.env.items()]
+        first = [*variables, *launch.program, *launch.model_arguments(self._engine.model)]
         parts = [first, *launch.arguments(self._engine.parameters), self._address]
         return " \\\n  ".join(shlex.join(part) for part in parts if part)
 
@@ -81,6 +84,7 @@ class _Forms:
             "command": [argument.replace("$", "$$") for argument in self._image_arguments()],
             "ports": [f"{self._launch.port}:{self._launch.port}"],
             "shm_size": "16gb",
+            **({"environment": dict(self._engine.env)} if self._engine.env else {}),
             "deploy": {"resources": {"reservations": {"devices": [device]}}},
         }
         if self._launch.entrypoint is not None:
@@ -163,6 +167,9 @@ class _Forms:
         }
         if launch.entrypoint is not None:
             made["command"] = list(launch.entrypoint)
+        if self._engine.env:
+            variables = self._engine.env.items()
+            made["env"] = [{"name": name, "value": value} for name, value in variables]
         if self._claim is not None:
             mount = {"name": "model", "mountPath": self._claim.mount_path, "readOnly": True}
             subpath = {"subPath": self._claim.subpath} if self._claim.subpath else {}

@@ -10,7 +10,10 @@ from schemas.task.stop_words import STOPPED
 from schemas.task.trust import TrustVerdict
 from shared.benchmarks.levels.bracket import bracket_text, load_unit, odd_about
 from shared.benchmarks.quality.agreement import quality_text
+from shared.benchmarks.verdicts.ranking import compute_error_percent
 from shared.benchmarks.verdicts.trust import trust_lines
+from shared.datasets.texts import dataset_text
+from shared.traces.texts import trace_text
 
 UNKNOWN: Final = "-"
 MAX_OTHERS: Final = 20
@@ -40,10 +43,20 @@ def _lines(report: TaskReport) -> Iterator[str]:
         yield f"It stopped: {STOPPED[report.stop_reason]}."
     if report.simulated:
         yield "The engine is simulated: these figures are made up."
+    for use in report.datasets:
+        text = dataset_text(use)
+        yield f"{text[:1].upper()}{text[1:]}."
+    for trace in report.traces:
+        text = trace_text(trace)
+        yield f"{text[:1].upper()}{text[1:]}."
+    for name, count in (("dataset", len(report.datasets)), ("trace", len(report.traces))):
+        if count > 1:
+            yield f"The {name} changed while the task ran: compare only experiments of one SHA-256."
     for service in report.missing:
         yield f"The part of {service} is not here: it did not answer."
     yield ""
     yield from _best(report)
+    yield from _engines(report)
     yield from _trust(report.trust)
     yield from _importance(report)
     yield from _front(report.front)
@@ -67,7 +80,10 @@ def _best(report: TaskReport) -> Iterator[str]:
         yield _boundary_text(best.boundary)
         yield ""
     if best.predicted_score is not None:
-        yield f"The roofline foresaw {_number(best.predicted_score)} {unit}".rstrip() + "."
+        off = ""
+        if best.score is not None:
+            off = f", off by {compute_error_percent(best.predicted_score, best.score):.0f} %"
+        yield f"The prior predicted {_number(best.predicted_score)} {unit}".rstrip() + f"{off}."
     if best.quality is not None and best.quality.baseline != best.ordinal:
         yield f"Its answers: {quality_text(best.quality)}."
         yield ""
@@ -87,6 +103,24 @@ def _best(report: TaskReport) -> Iterator[str]:
         [change.name, _value(change.baseline), _value(change.best)] for change in report.changes
     ]
     yield from _table(["changed", "baseline", "best"], rows)
+
+
+def _engines(report: TaskReport) -> Iterator[str]:
+    if not report.engines:
+        return
+    yield "## Engines"
+    yield ""
+    rows = [
+        [
+            engine.title,
+            f"{engine.measured} of {engine.experiments}",
+            UNKNOWN if engine.best is None else str(engine.best),
+            _number(engine.score),
+            engine.remark if engine.worse_percent is None else f"{_number(engine.worse_percent)} %",
+        ]
+        for engine in report.engines
+    ]
+    yield from _table(["engine", "measured", "best", "score", "worse by"], rows)
 
 
 def _boundary_text(boundary: LoadBoundary) -> str:
@@ -183,13 +217,20 @@ def _others(report: TaskReport) -> Iterator[str]:
     rows = [_other(experiment, is_searched=is_searched) for experiment in experiments]
     headings = ["#", "parameters", "greatest load" if is_searched else "score", "worse by"]
     if any(experiment.predicted_score is not None for experiment in experiments):
-        headings.insert(3, "foreseen")
+        headings[3:3] = ["predicted", "off by"]
         for row, experiment in zip(rows, experiments, strict=True):
-            row.insert(3, _number(experiment.predicted_score))
+            row[3:3] = [_number(experiment.predicted_score), _error(experiment)]
     yield from _table(headings, rows)
     if len(report.others) > MAX_OTHERS:
         yield f"{len(report.others) - MAX_OTHERS} more are left out here."
         yield ""
+
+
+def _error(experiment: ReportedExperiment) -> str:
+    predicted, measured = experiment.predicted_score, experiment.score
+    if predicted is None or measured is None:
+        return _number(None)
+    return f"{compute_error_percent(predicted, measured):.0f} %"
 
 
 def _other(experiment: ReportedExperiment, *, is_searched: bool) -> list[str]:

@@ -1,11 +1,13 @@
 """The report of one task."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from schemas.gateway.views import ExperimentDetail
 from schemas.orchestrator.experiments import FINISHED_TASK_STATES, ExperimentState
 from schemas.orchestrator.views import TaskView
 from schemas.results.reports import WaterfallView
+from schemas.task.dataset import DatasetUse
 from schemas.task.objectives import Objective
 from schemas.task.report import (
     Deployments,
@@ -16,15 +18,24 @@ from schemas.task.report import (
     TaskReport,
 )
 from schemas.task.task_file import OptimizationSpec
+from schemas.task.trace import TraceUse
 from schemas.task.trust import RunRole, TrustedConfiguration, TrustVerdict
 from services.gateway.domain.task_report.deployments import deployments
+from services.gateway.domain.task_report.engines import compare_engines, report_engines
 from services.gateway.domain.task_report.importance import importance
 from services.gateway.domain.task_report.pareto import objectives_front, pareto_front
 from shared.benchmarks.levels.level_text import failed_levels_text
 from shared.benchmarks.verdicts.constraints import excess_of, missed_text
 from shared.benchmarks.verdicts.ranking import MEASURES, Scored, order_by_trust, rank
+from shared.benchmarks.verdicts.run_settings import (
+    describe_canaries,
+    describe_engine_uses,
+    describe_hosts,
+)
 from shared.benchmarks.verdicts.scored_experiments import score_experiments
 from shared.benchmarks.verdicts.trust import trust_text
+
+Use = TypeVar("Use", DatasetUse, TraceUse)
 
 
 def task_report(
@@ -87,16 +98,33 @@ def task_report(
             if best is not None
             else Deployments()
         ),
-        notes=task.notes,
+        notes=(
+            *task.notes,
+            *describe_hosts({e.ordinal: e.run for e in measured}),
+            *describe_engine_uses({e.ordinal: e.run for e in measured}),
+            *describe_canaries(e.benchmark.canary for e in measured if e.benchmark is not None),
+        ),
         stop_reason=task.stop_reason,
         trust=task.trust,
+        engines=report_engines(of_search, ranked, reported),
         pareto=pareto_front([experiment for experiment in ranked if not excess_of(experiment.slo)]),
         missing=tuple(missing),
+        datasets=tuple(_each_file(experiment.dataset for experiment in measured)),
+        traces=tuple(_each_file(experiment.trace for experiment in measured)),
         front=objectives_front(
             task.task.optimization.goals if task.task is not None else (),
             [experiment for experiment in ranked if not excess_of(experiment.slo)],
         ),
     )
+
+
+def _each_file(uses: Iterable[Use | None]) -> Iterator[Use]:
+    """Yield each file once, as the first experiment that read it used it."""
+    digests: set[str] = set()
+    for use in uses:
+        if use is not None and use.sha256 not in digests:
+            digests.add(use.sha256)
+            yield use
 
 
 def _measure(task: TaskView) -> str:
@@ -116,9 +144,15 @@ def _verdict(task: TaskView, ranked: Sequence[ExperimentDetail], measured: int) 
         )
         return f"none meets the constraints: {nearest}"
     if task.trust is not None:
-        return trust_text(task.trust)
+        return _with_engines(trust_text(task.trust), task, ranked)
     so_far = "" if task.state in FINISHED_TASK_STATES else " so far"
-    return f"experiment {ranked[0].ordinal} is the best of {len(ranked)} that compare{so_far}"
+    best = f"experiment {ranked[0].ordinal} is the best of {len(ranked)} that compare{so_far}"
+    return _with_engines(best, task, ranked)
+
+
+def _with_engines(text: str, task: TaskView, ranked: Sequence[ExperimentDetail]) -> str:
+    comparison = compare_engines(task.trust, ranked)
+    return f"{text}; {comparison}" if comparison else text
 
 
 def _reporter(

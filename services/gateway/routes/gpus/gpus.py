@@ -4,16 +4,18 @@ import asyncio
 from typing import Annotated, Final
 
 from litestar.params import FromQuery, JSONBody, QueryParameter
+from msgspec.structs import replace
 
 from schemas.cluster.node_selection import NodeSelection, SelectNode
 from schemas.errors import Accepted
 from schemas.gateway import endpoints
-from schemas.gateway.views import GpuAllocMap, GpuList, NodeList, NodeView
+from schemas.gateway.views import EventList, GpuAllocMap, GpuList, NodeList, NodeView
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.nodes import RemoveNode
 from schemas.scheduler.views import AllocationMap, GetAllocationMap
 from schemas.telemetry.readings import GetSnapshot, GpuSampled
 from services.gateway.context import Gateway, unknown_node
+from services.gateway.domain.event_filter import EventFilter
 from services.gateway.domain.fleet import allocation_shares, gpu_views, node_views
 from services.gateway.domain.visibility import visible_allocation, visible_gpu
 from services.gateway.routes.common import (
@@ -30,6 +32,7 @@ from services.gateway.routes.common import (
     command_id_of,
     page_after,
     route,
+    whole_number,
 )
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
@@ -83,8 +86,25 @@ async def get_node(node_id: Node, gateway: TheGateway) -> NodeView:
     nodes = await _nodes(gateway)
     for node in nodes:
         if node.node_id == node_id:
-            return node
+            inventory = gateway.live.inventories.get(node_id)
+            return replace(node, links=inventory.links if inventory else ())
     raise unknown_node(node_id, (node.node_id for node in nodes))
+
+
+@route(endpoints.LIST_NODE_EVENTS)
+async def list_node_events(
+    node_id: Node,
+    gateway: TheGateway,
+    identity: Caller,
+    before_id: Annotated[int | None, whole_number(0)] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=1000)] = 100,
+) -> EventList:
+    """List what happened on a node, newest first: health, drift, changes of operators. Go on with
+    the last `cursor` as `before_id`.
+    """
+    criteria = EventFilter(readable=identity.readable, names_of=identity.names_of)
+    events = await gateway.log.read_of_node(node_id, before_id, criteria, limit)
+    return EventList(events=tuple(events), cursor=events[-1].cursor if events else before_id or 0)
 
 
 @route(endpoints.REMOVE_NODE)

@@ -276,9 +276,9 @@ async def _available(
                 return view
             with contextlib.suppress(TimeoutError):
                 async with within(min(left_seconds, SAFETY_SECONDS)):
-                    await watcher.wake.wait()
+                    await watcher.wait()
                     while not _has_news(watcher, request, idle):
-                        await watcher.wake.wait()
+                        await watcher.wait()
 
 
 def _has_news(watcher: Watcher, request: GpuRequest, idle: Idle) -> bool:

@@ -126,9 +126,14 @@ async def list_decisions(
     after_id: DecisionId = 0,
     reservation_id: FromQuery[UUID | None] = None,
     limit: PageSize = 100,
+    before_id: Annotated[int | None, whole_number(0)] = None,
 ) -> DecisionList:
-    """Recorded decisions with what they were made on, oldest first. For admins."""
-    query = ListDecisions(after_id=after_id, reservation_id=reservation_id, limit=limit)
+    """Recorded decisions with what they were made on, oldest first; with `before_id` newest first.
+    For admins.
+    """
+    query = ListDecisions(
+        after_id=after_id, reservation_id=reservation_id, limit=limit, before_id=before_id
+    )
     return await gateway.bus.query(query, DecisionList)
 
 

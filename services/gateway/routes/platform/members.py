@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+from litestar import Response
 from litestar.params import FromPath, JSONBody
 
 from schemas.gateway import endpoints
@@ -26,12 +27,14 @@ async def set_member(
     data: JSONBody[MemberRequest],
     gateway: TheGateway,
     identity: Caller,
-) -> MemberView:
+) -> Response[MemberView]:
     """Give a person or group a role in a namespace; it counts with their next request. For its
     owners.
     """
     identity.require_owner(namespace)
-    return await gateway.members.set_member(namespace, data, identity.name or "everybody")
+    member = await gateway.members.set_member(namespace, data, identity.name or "everybody")
+    place = endpoints.REMOVE_MEMBER.address(namespace=namespace, member_id=member.member_id)
+    return Response(member, status_code=201, headers={"Location": place})
 
 
 @route(endpoints.REMOVE_MEMBER)

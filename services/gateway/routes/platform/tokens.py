@@ -2,23 +2,28 @@
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 from uuid import UUID
 
 import msgspec
+from litestar import Response
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from litestar.response import Stream
 
+from schemas.errors import ErrorCode
 from schemas.gateway import endpoints
+from schemas.gateway.endpoint import Endpoint
 from schemas.gateway.tokens import (
     AuditKind,
     AuditList,
+    AuditResult,
     MadeToken,
     TokenList,
     TokenRequest,
     TokenView,
 )
+from services.gateway.domain.audited import pattern_of
 from services.gateway.ledger.audit import AuditFilter, AuditPlace
 from services.gateway.ledger.tokens import TokenPlace
 from services.gateway.routes.common import (
@@ -29,6 +34,7 @@ from services.gateway.routes.common import (
     TheGateway,
     route,
 )
+from shared.errors import RefusedError
 from shared.messaging.paging import page_of, place_at
 
 JSON_LINES: Final = "application/jsonl"
@@ -43,11 +49,13 @@ EXPORTED: Final = {
 @route(endpoints.CREATE_TOKEN)
 async def create_token(
     data: JSONBody[TokenRequest], gateway: TheGateway, identity: Caller
-) -> MadeToken:
+) -> Response[MadeToken]:
     """Make a token; its secret is shown this once. For admins, for owners in namespaces of theirs,
     and `personal` ones for whoever signed in at the provider.
     """
-    return await gateway.tokens.create(data, identity)
+    made = await gateway.tokens.create(data, identity)
+    place = endpoints.REVOKE_TOKEN.address(token_id=made.token.token_id)
+    return Response(made, status_code=201, headers={"Location": place})
 
 
 @route(endpoints.LIST_TOKENS)
@@ -88,6 +96,14 @@ async def list_changes(
         str | None, QueryParameter(max_length=1000, description="How the paths begin.")
     ] = None,
     kind: FromQuery[AuditKind | None] = None,
+    action: Annotated[
+        str | None, QueryParameter(description="The name of an operation, such as cordon.")
+    ] = None,
+    result: FromQuery[AuditResult | None] = None,
+    about: Annotated[
+        str | None,
+        QueryParameter(max_length=200, description="A part of what was changed, or of its path."),
+    ] = None,
     start_at: FromQuery[datetime | None] = None,
     end_at: FromQuery[datetime | None] = None,
     limit: PageSize = 100,
@@ -96,8 +112,18 @@ async def list_changes(
     """List all requests that were to change something, and what they changed, sign-ins and refused
     ones, newest first. For admins.
     """
+    operation = _operation(action) if action else None
     criteria = AuditFilter(
-        token_id=token_id, caller=caller, path=path, kind=kind, start_at=start_at, end_at=end_at
+        token_id=token_id,
+        caller=caller,
+        path=path,
+        kind=kind,
+        method=operation.method if operation else None,
+        path_pattern=pattern_of(operation) if operation else None,
+        result=result,
+        about=about,
+        start_at=start_at,
+        end_at=end_at,
     )
     entries = await gateway.audit.list_entries(place_at(cursor, AuditPlace), criteria, limit + 1)
     placed = [(entry, AuditPlace(entry.audit_id)) for entry in entries]
@@ -118,3 +144,15 @@ async def export_changes(
             yield msgspec.json.Encoder().encode_lines(entries)
 
     return Stream(lines(), media_type=JSON_LINES)
+
+
+def _operation(name: str) -> Endpoint[Any]:
+    """Raises RefusedError for what is no operation that changes something."""
+    changing = {key: row for key, row in endpoints.ENDPOINTS.items() if row.is_audited}
+    if name not in changing:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected one of {', '.join(sorted(changing))}, got {name}",
+            path="query.action",
+        )
+    return changing[name]

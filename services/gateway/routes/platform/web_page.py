@@ -16,6 +16,8 @@ BUILT: Final = Path(__file__).parents[2] / "web" / "dist"
 # Their names change with what is in them.
 ASSETS: Final = "assets/"
 FOREVER: Final = "public, max-age=31536000, immutable"
+# How files lie here compressed, the smallest first.
+ENCODINGS: Final = {"br": ".br", "gzip": ".gz"}
 MEDIA_TYPES: Final = {
     ".css": "text/css",
     ".html": "text/html",
@@ -82,22 +84,36 @@ def _built(name: str) -> Path | None:
     path = BUILT / name.replace("\0", "")
     if not path.resolve().is_relative_to(BUILT.resolve()):
         return None
-    return path if path.is_file() or _gzip_path(path).is_file() else None
+    return path if path.is_file() or _name_compressed(path, "gzip").is_file() else None
 
 
-def _gzip_path(path: Path) -> Path:
-    return path.with_name(f"{path.name}.gz")
+def _name_compressed(path: Path, encoding: str) -> Path:
+    return path.with_name(path.name + ENCODINGS[encoding])
+
+
+def _choose_encoding(request: Request[Any, Any, Any], path: Path) -> str | None:
+    """Return the smallest form of the file that the client takes; None for the file as it is."""
+    parts = request.headers.get("accept-encoding", "").split(",")
+    pairs = [part.partition(";") for part in parts]
+    accepted = {name.strip() for name, _, weight in pairs if weight.strip() not in {"q=0", "q=0.0"}}
+    for encoding in ENCODINGS:
+        if encoding in accepted and _name_compressed(path, encoding).is_file():
+            return encoding
+    return None
 
 
 def _answer(
     request: Request[Any, Any, Any], path: Path, cache_control: str, more: dict[str, str]
 ) -> Response[bytes]:
     headers = {**HEADERS, **more, "Cache-Control": cache_control, "Vary": "Accept-Encoding"}
-    compressed = _gzip_path(path)
-    if "gzip" in request.headers.get("accept-encoding", "") and compressed.is_file():
-        content, headers = compressed.read_bytes(), {**headers, "Content-Encoding": "gzip"}
+    encoding = _choose_encoding(request, path)
+    if encoding is not None:
+        content = _name_compressed(path, encoding).read_bytes()
+        headers["Content-Encoding"] = encoding
+    elif path.is_file():
+        content = path.read_bytes()
     else:
-        content = path.read_bytes() if path.is_file() else gzip.decompress(compressed.read_bytes())
+        content = gzip.decompress(_name_compressed(path, "gzip").read_bytes())
     etag = headers["ETag"] = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     media_type = MEDIA_TYPES.get(path.suffix, "application/octet-stream")
     if etag in request.headers.get("if-none-match", ""):

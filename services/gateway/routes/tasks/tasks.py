@@ -29,9 +29,11 @@ from schemas.orchestrator.views import (
     TaskView,
 )
 from schemas.results.measurements import SummaryList
+from schemas.task.load_commands import ExperimentCommands
 from schemas.task.task_file import TaskFile
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
+from services.gateway.domain.task_report.commands import make_experiment_commands
 from services.gateway.routes.common import (
     AnyPageSize,
     Caller,
@@ -52,6 +54,7 @@ from services.gateway.routes.common import (
     parse_choices,
     route,
 )
+from services.gateway.routes.tasks.datasets import resolve_uploads
 from services.gateway.routes.tasks.joined_experiments import (
     join_experiment,
     list_details,
@@ -61,6 +64,8 @@ from shared.errors import RefusedError
 from shared.messaging.paging import place_at
 
 MAX_EXPERIMENTS: Final = 5000
+ASK_SECONDS: Final = 5.0
+PREDICTED_SECONDS: Final = 14.0  # within what clients wait
 
 
 @route(endpoints.SUBMIT_TASK)
@@ -86,10 +91,12 @@ async def submit_task(
         command_id=command_id,
         task_id=task_id,
         namespace=namespace,
-        task=data,
+        task=await resolve_uploads(gateway, data, namespace),
         requester=identity.requester_for(requester, "query.requester"),
     )
-    await gateway.send(command)
+    # AIConfigurator is asked before such a task is stored.
+    is_predicted = data.optimization.prior == "aiconfigurator"
+    await gateway.send(command, timeout_seconds=PREDICTED_SECONDS if is_predicted else ASK_SECONDS)
     view = await gateway.bus.query(GetTask(task_id=task_id), TaskView)
     location = endpoints.GET_TASK.address(task_id=task_id)
     return Response(view, status_code=201, headers={"Location": location})
@@ -291,13 +298,30 @@ async def get_experiment(
 
     `missing` names services whose part is not there because they did not answer.
     """
+    return await find_experiment(gateway, identity, experiment_id)
+
+
+@route(endpoints.GET_COMMANDS)
+async def get_commands(
+    experiment_id: FromPath[UUID], gateway: TheGateway, identity: Caller
+) -> ExperimentCommands:
+    """Return the commands that start its engine elsewhere, and by which tools send its loads."""
+    experiment = await find_experiment(gateway, identity, experiment_id)
+    task = await or_none(find_task(gateway, identity, experiment.task_id))
+    return make_experiment_commands(experiment, task.task if task is not None else None)
+
+
+async def find_experiment(
+    gateway: Gateway, identity: Identity, experiment_id: UUID
+) -> ExperimentDetail:
+    """Return an experiment with its measurements, also an imported one."""
     view = await or_none(gateway.experiment(experiment_id, identity))
-    if view is None:
-        imported = await gateway.imports.experiment(experiment_id)
-        if imported is not None and identity.reads(imported.namespace):
-            return imported
+    if view is not None:
+        return await join_experiment(gateway, view, identity)
+    imported = await gateway.imports.experiment(experiment_id)
+    if imported is None or not identity.reads(imported.namespace):
         raise RefusedError(ErrorCode.NOT_FOUND, f"no experiment {experiment_id}")
-    return await join_experiment(gateway, view, identity)
+    return imported
 
 
 async def _delete(

@@ -15,6 +15,7 @@ from schemas.task.task_file import TaskFile
 from services.gateway.context import Gateway
 from services.gateway.domain.plan_forecast import cost_at_most, start_of
 from services.gateway.routes.common import Caller, InNamespace, TheGateway, route
+from services.gateway.routes.tasks.datasets import resolve_uploads
 from shared.errors import RefusedError, UnavailableError
 from shared.gpu.held_gpus import gpus_of
 from shared.gpu.model_memory import terms_text
@@ -35,6 +36,7 @@ async def validate_task(
     `Content-Type: application/yaml`.
     """
     namespace = identity.namespace_to_read(namespace) or identity.namespace
+    data = await resolve_uploads(gateway, data, namespace)
     plan = await gateway.bus.query(ValidateTask(task=data, namespace=namespace), TaskPlan)
     planned = plan.experiments or plan.samples
     if plan.missing or not planned:
