@@ -47,6 +47,7 @@ ENVIRONMENT_READERS = {
     "services/executor/guard/client.py": "a guard gets nothing of what its executor has but PATH",
     "services/executor/runtimes/engine_process.py": "an engine inherits what its executor has",
     "services/telemetry/sources/nvml/source.py": "the probe's process inherits what its agent has",
+    "shared/benchmarks/aiconfigurator": "its tool inherits nothing but where it runs",
     "shared/benchmarks/aiperf": "its tool inherits little of what its caller has",
     "shared/benchmarks/genai_bench": "finds its tool, which inherits what its caller has",
     "shared/benchmarks/tools/environment.py": "finds the tools that the user means",
@@ -56,6 +57,7 @@ ENVIRONMENT_READERS = {
     "shared/paths.py": "the XDG directories",
     "shared/local_platform/backup/restore.py": "a service inherits what its caller has",
     "shared/local_platform/platform.py": "a service inherits what its supervisor has",
+    "shared/local_platform/supervisor/launcher_process.py": "a fork gets what a service is given",
     "shared/settings.py": "the settings",
     "shared/skip_optional_imports.py": "decides what is imported before there are settings",
 }

@@ -32,9 +32,12 @@ async def serve(port: int, nats_url: str, answer: bytes) -> None:
     async def follow(socket: WebSocket[Any, Any, Any]) -> None:
         await socket.accept()
         try:
+            sent = newest
             while True:
-                await arrived.wait()
-                await socket.send_text(newest)
+                while sent is newest:  # one may have come while the one before it was sent
+                    await arrived.wait()
+                sent = newest
+                await socket.send_text(sent)
         except WebSocketDisconnect:
             return
 

@@ -20,7 +20,7 @@ EVENT_BYTES: Final = bytes(500)
 REQUEST: Final = '{"gpus":1}'
 DECISION: Final = "x" * 1500
 
-_SCHEMA: Final = "CREATE SCHEMA bare"
+_SCHEMA: Final = "DROP SCHEMA IF EXISTS bare CASCADE; CREATE SCHEMA bare"
 _TABLES: Final = (
     "reservation",
     "device",

@@ -10,7 +10,8 @@ The last line is one JSON object:
 `ws_p99_ms`: from the publication of a sample, at 10 Hz, to each of 1,000 clients of `/ws/metrics`.
 `ws_lost`: samples that a client was not sent, because a newer one had replaced them.
 `view_age_p99_s`: how old the newest sample that a client has is at any moment, at 1 Hz.
-`requests_per_s`: `GET /api/v1/tasks`, a page of 20, over 32 connections.
+`requests_per_s`: `GET /api/v1/tasks`, a page of 20, over 32 connections that all ask the same, as
+open pages do after an event. `different_request_cpu_ms`: each asks with a `limit` of its own.
 `ws_cores`, `ws_sample_us`, `request_cpu_ms`: processor time of the gateway: for the clients at
 10 Hz, for one sample to one of them, and for one request. `ws_client_cores` is what all clients
 and the publisher together take, in this process. `bare_...` are the same figures of the peer.
@@ -29,9 +30,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
@@ -47,6 +49,7 @@ from shared.ids import new_id
 from shared.messaging.codec import encode
 from shared.testing import NatsServer, PostgresServer, eventually, short_directory
 from tests.benchmarks.bare_gateway import FRAMES
+from tests.benchmarks.processor_time import cpu_seconds
 from tests.support.fakes.openid_provider import AUDIENCE, CLIENT, local_provider
 from tests.support.ports import free_port
 from tests.support.worlds.gateway import Owners, make_sample, make_task_view
@@ -61,7 +64,8 @@ TURN_SECONDS: Final = 3.0
 START_SECONDS: Final = 120
 SEQUENCE: Final = re.compile(rb'"sequence":(\d+)')
 PING: Final = 0x89
-PONG: Final = bytes((0x8A, 0x80, 0, 0, 0, 0))  # without content, by a mask of zeros
+PONG: Final = 0x8A
+MASK_OF_ZEROS: Final = bytes(4)
 LENGTH: Final = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 
 Publish = Callable[[int], Awaitable[None]]
@@ -101,7 +105,9 @@ class Follower(asyncio.Protocol):
             self.is_open, self._buffer = True, rest
         while (size := self._frame_size()) is not None and len(self._buffer) >= size:
             if self._buffer[0] == PING and self._transport is not None:
-                self._transport.write(PONG)
+                # With what the ping said: a server that waits for it hangs up in the end.
+                said = bytes(self._buffer[2:size])
+                self._transport.write(bytes((PONG, 0x80 | len(said))) + MASK_OF_ZEROS + said)
             self.on_frame(bytes(self._buffer[4:size]))
             del self._buffer[:size]
 
@@ -121,10 +127,10 @@ class Follower(asyncio.Protocol):
 class Asker(asyncio.Protocol):
     """The same request again as soon as it is answered."""
 
-    def __init__(self, port: int, token: str | None = None) -> None:
+    def __init__(self, port: int, token: str | None = None, query: str = "") -> None:
         login = f"Authorization: Bearer {token}\r\n" if token is not None else ""
         place = f"Host: 127.0.0.1:{port}\r\n{login}"
-        self.request = f"GET /api/v1/tasks HTTP/1.1\r\n{place}\r\n".encode()
+        self.request = f"GET /api/v1/tasks{query} HTTP/1.1\r\n{place}\r\n".encode()
         self.answered = 0
         self.seconds: list[float] = []
         self._sent_at = 0.0
@@ -166,7 +172,7 @@ class Server:
     process: psutil.Process
 
     def cpu_seconds(self) -> float:
-        return sum(self.process.cpu_times()[:2])
+        return cpu_seconds(self.process)
 
 
 @asynccontextmanager
@@ -229,10 +235,16 @@ async def connect(port: int, clients: int) -> list[Follower]:
 
 
 async def measure_fast(
-    server: Server, followers: list[Follower], publish: Publish
+    server: Server,
+    followers: list[Follower],
+    publish: Publish,
+    first: int = 1,
+    seconds: float = SECONDS,
 ) -> dict[str, float]:
     before, own_before, began = server.cpu_seconds(), time.process_time(), time.perf_counter()
-    sent = await publish_for(SECONDS, 1, 10.0, publish)
+    for follower in followers:
+        follower.received.clear()
+    sent = await publish_for(seconds, first, 10.0, publish)
     last = max(sent)
     await eventually(
         lambda: all(each.newest == last for each in followers),
@@ -269,14 +281,19 @@ async def measure_age(followers: list[Follower], publish: Publish) -> float:
 
 
 async def measure_requests(
-    server: Server, token: str | None = None, seconds: float = SECONDS
+    server: Server,
+    token: str | None = None,
+    seconds: float = SECONDS,
+    queries: Sequence[str] = ("",) * CONNECTIONS,
 ) -> tuple[dict[str, float], bytes]:
     """The figures, and an answer."""
     loop = asyncio.get_running_loop()
     before, began = server.cpu_seconds(), time.perf_counter()
     connections = [
-        await loop.create_connection(lambda: Asker(server.port, token), "127.0.0.1", server.port)
-        for _ in range(CONNECTIONS)
+        await loop.create_connection(
+            partial(Asker, server.port, token, query), "127.0.0.1", server.port
+        )
+        for query in queries
     ]
     await asyncio.sleep(seconds)
     taken, cpu = time.perf_counter() - began, server.cpu_seconds() - before
@@ -294,8 +311,12 @@ async def measure_requests(
     return figures, next(asker.body for asker in askers if asker.body)
 
 
-async def measure_sign_in(home: Path, nats_url: str, dsn: str) -> dict[str, float]:
-    """A request by an access token of a provider beside one by a token of the platform."""
+async def measure_sign_in(
+    home: Path, nats_url: str, dsn: str, turn_seconds: float = TURN_SECONDS
+) -> list[tuple[dict[str, float], dict[str, float]]]:
+    """Return each turn's figures of a request by a token of the platform, and by an access token of
+    a provider.
+    """
     port = free_port()
     mapping = home / "mapping.toml"
     mapping.write_text('[[rule]]\nuser = "root"\nrole = "admin"\n')
@@ -328,9 +349,14 @@ async def measure_sign_in(home: Path, nats_url: str, dsn: str) -> dict[str, floa
         await measure_requests(server, token, 2.0)
         turns = []
         for _ in range(TURNS):
-            one, _ = await measure_requests(server, token, TURN_SECONDS)
-            other, _ = await measure_requests(server, by_provider, TURN_SECONDS)
+            one, _ = await measure_requests(server, token, turn_seconds)
+            other, _ = await measure_requests(server, by_provider, turn_seconds)
             turns.append((one, other))
+    return turns
+
+
+def sign_in_figures(turns: list[tuple[dict[str, float], dict[str, float]]]) -> dict[str, float]:
+    """Return the medians of all turns, and of their ratios."""
 
     def median_of(name: str, which: int) -> float:
         return statistics.median(turn[which][name] for turn in turns)
@@ -346,57 +372,87 @@ async def measure_sign_in(home: Path, nats_url: str, dsn: str) -> dict[str, floa
     }
 
 
-async def measure(home: Path, clients: int) -> dict[str, float]:
+@asynccontextmanager
+async def services(home: Path) -> AsyncIterator[tuple[NatsServer, PostgresServer, Owners]]:
+    """Yield the servers behind a gateway, and owners that answer for a page of tasks."""
     async with AsyncExitStack() as stack:
         bus, postgres = NatsServer(home / "nats"), PostgresServer(home)
-        for each in (bus, postgres):
-            await each.start()
-            stack.push_async_callback(each.stop)
+        for server in (bus, postgres):
+            await server.start()
+            stack.push_async_callback(server.stop)
         owners = Owners(await nats.connect(bus.authenticated_url))
         stack.push_async_callback(owners.client.close)
         await owners.answer(
             ListTasks, TaskList(tasks=tuple(make_task_view(new_id()) for _ in range(PAGE)))
         )
+        yield bus, postgres, owners
 
-        async def publish(number: int) -> None:
-            sample = make_sample(number)
-            await owners.client.publish(subject_for(sample), encode(sample))
-            await owners.client.flush()
 
-        port = free_port()
-        gateway = a_server(
-            home / "gateway.log",
-            port,
-            "services.gateway",
-            GPUSTEWARD_NATS_URL=bus.authenticated_url,
-            GPUSTEWARD_POSTGRES_DSN=await postgres.take_database(),
-            GPUSTEWARD_GATEWAY_PORT=str(port),
-            GPUSTEWARD_DATA_DIR=str(home),
-        )
-        async with gateway as server:
+def our_server(home: Path, nats_url: str, dsn: str) -> AbstractAsyncContextManager[Server]:
+    """Return a gateway to be started."""
+    port = free_port()
+    return a_server(
+        home / "gateway.log",
+        port,
+        "services.gateway",
+        GPUSTEWARD_NATS_URL=nats_url,
+        GPUSTEWARD_POSTGRES_DSN=dsn,
+        GPUSTEWARD_GATEWAY_PORT=str(port),
+        GPUSTEWARD_DATA_DIR=str(home),
+    )
+
+
+def bare_server(home: Path, nats_url: str, answer: bytes) -> AbstractAsyncContextManager[Server]:
+    """Return its peer to be started, which answers with these bytes."""
+    port = free_port()
+    (home / "answer").write_bytes(answer)
+    command = (str(port), nats_url, str(home / "answer"))
+    return a_server(home / "bare.log", port, "tests.benchmarks.bare_gateway", *command)
+
+
+def sample_publisher(owners: Owners) -> Publish:
+    """Return what publishes a node's sample of a number."""
+
+    async def publish(number: int) -> None:
+        sample = make_sample(number)
+        await owners.client.publish(subject_for(sample), encode(sample))
+        await owners.client.flush()
+
+    return publish
+
+
+def frame_publisher(owners: Owners, frame: bytes) -> Publish:
+    """Return what publishes a frame that the gateway sent, with another number, to its peer."""
+
+    async def publish(number: int) -> None:
+        await owners.client.publish(FRAMES, SEQUENCE.sub(b'"sequence":%d' % number, frame))
+        await owners.client.flush()
+
+    return publish
+
+
+async def measure(home: Path, clients: int) -> dict[str, float]:
+    async with services(home) as (bus, postgres, owners):
+        url, publish = bus.authenticated_url, sample_publisher(owners)
+        async with our_server(home, url, await postgres.take_database()) as server:
             figures, answer = await measure_requests(server)
+            pages = [f"?limit={PAGE + number}" for number in range(CONNECTIONS)]
+            different, _ = await measure_requests(server, queries=pages)
+            figures["different_request_cpu_ms"] = different["request_cpu_ms"]
             print(figures, flush=True)
             followers = await connect(server.port, clients)
             figures |= await measure_fast(server, followers, publish)
             print(figures, flush=True)
             figures["view_age_p99_s"] = round(await measure_age(followers, publish), 3)
-        figures |= await measure_sign_in(
-            home, bus.authenticated_url, await postgres.take_database()
-        )
+        figures |= sign_in_figures(await measure_sign_in(home, url, await postgres.take_database()))
         print(figures, flush=True)
-        (home / "answer").write_bytes(answer)
-        frame = followers[0].frame
-
-        async def publish_frame(number: int) -> None:
-            await owners.client.publish(FRAMES, SEQUENCE.sub(b'"sequence":%d' % number, frame))
-            await owners.client.flush()
-
-        port = free_port()
-        command = (str(port), bus.authenticated_url, str(home / "answer"))
-        peer = a_server(home / "bare.log", port, "tests.benchmarks.bare_gateway", *command)
-        async with peer as server:
+        async with bare_server(home, url, answer) as server:
             bare, _ = await measure_requests(server)
-            bare |= await measure_fast(server, await connect(server.port, clients), publish_frame)
+            bare |= await measure_fast(
+                server,
+                await connect(server.port, clients),
+                frame_publisher(owners, followers[0].frame),
+            )
     return {**figures, **{f"bare_{name}": value for name, value in bare.items()}}
 
 

@@ -2,8 +2,9 @@
 
 `make bench NAME=main`. It reports and never fails a test. The last line is one JSON object:
 `grant_p99_ms` (request published to grant received, free GPUs, one after another), `idle_rss_mb`
-(proportional set size of all our processes, the two servers not counted) and `demo_warm_s`
-(`gpusteward demo` from start to end, everything installed).
+(proportional set size of all our processes, the two servers not counted), `idle_unshared_mb` (the
+part of it that each has alone) and `demo_warm_s` (`gpusteward demo` from start to end, everything
+installed).
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import psutil
@@ -70,9 +71,17 @@ async def grant_latencies_ms(bus: Bus) -> list[float]:
     return latencies[WARM_UP:]
 
 
-def proportional_set_size_mb(process: psutil.Process) -> float:
-    """Memory of a process, shared pages divided among those who share them; MiB."""
-    return float(process.memory_full_info().pss) / 2**20
+class Memory(NamedTuple):
+    """A process's memory in MiB: shared pages divided among those who share them, and without."""
+
+    proportional: float
+    unshared: float
+
+
+def memory_of(process: psutil.Process) -> Memory:
+    """Read how much a process holds."""
+    info = process.memory_full_info()
+    return Memory(float(info.pss) / 2**20, float(info.uss) / 2**20)
 
 
 def label(process: psutil.Process) -> str:
@@ -84,7 +93,7 @@ def label(process: psutil.Process) -> str:
     return Path(line[0]).name if line else process.name()
 
 
-async def measure_platform() -> tuple[list[float], dict[str, float]]:
+async def measure_platform() -> tuple[list[float], dict[str, Memory]]:
     """Grant latencies and the idle memory of each process."""
     with short_directory() as directory:
         platform = PlatformProcess(directory / "data")
@@ -103,11 +112,11 @@ async def measure_platform() -> tuple[list[float], dict[str, float]]:
             processes = marked_processes(str(platform.directory.installation_id()))
             assert platform.process is not None
             processes.append(psutil.Process(platform.process.pid))
-            memory: dict[str, float] = {}
+            memory: dict[str, Memory] = {}
             for process in {p.pid: p for p in processes}.values():
                 if not process.name().startswith(SERVERS):
                     name = f"{label(process)} ({process.pid})"
-                    memory[name] = proportional_set_size_mb(process)
+                    memory[name] = memory_of(process)
             return latencies, memory
         finally:
             await platform.stop()
@@ -140,14 +149,18 @@ def main() -> None:
     for name, value in (("p50", quantiles[49]), ("p90", quantiles[89]), ("p99", quantiles[98])):
         grants.add_row(name, f"{value:.1f}")
     console.print(grants)
-    sizes = Table("process", "PSS MiB", title="idle memory")
-    for name, value in sorted(memory.items(), key=lambda item: -item[1]):
-        sizes.add_row(name, f"{value:.0f}")
-    sizes.add_row("all", f"{sum(memory.values()):.0f}")
+    total = Memory(*map(sum, zip(*memory.values(), strict=True)))
+    sizes = Table("process", "PSS MiB", "of it unshared", title="idle memory")
+    for name, size in [
+        *sorted(memory.items(), key=lambda item: -item[1].proportional),
+        ("all", total),
+    ]:
+        sizes.add_row(name, f"{size.proportional:.0f}", f"{size.unshared:.0f}")
     console.print(sizes)
     result = {
         "grant_p99_ms": round(quantiles[98], 1),
-        "idle_rss_mb": round(sum(memory.values())),
+        "idle_rss_mb": round(total.proportional),
+        "idle_unshared_mb": round(total.unshared),
         "demo_warm_s": round(demo_seconds, 1),
     }
     sys.stdout.write(json.dumps(result) + "\n")

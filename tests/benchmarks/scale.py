@@ -49,7 +49,7 @@ from shared.local_platform.embedded import EmbeddedNats
 from shared.messaging.bus import Bus
 from shared.testing import eventually, short_directory
 from shared.waiting import cancel_and_wait
-from tests.benchmarks.main import proportional_set_size_mb
+from tests.benchmarks.main import memory_of
 from tests.benchmarks.scale_agents import GPUS_PER_NODE, MODEL, PROBE_MODEL, PROBE_NODES, node_names
 from tests.benchmarks.scale_questions import AT_ONCE, at_most
 from tests.benchmarks.scheduler import Clients, until_known
@@ -225,7 +225,7 @@ class Usage:
         total = 0.0
         for process in self._families()[name]:
             with suppress(psutil.Error):
-                total += proportional_set_size_mb(process)
+                total += memory_of(process).proportional
         return total
 
 

@@ -22,7 +22,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -211,9 +211,11 @@ async def release_latencies(clients: Clients) -> list[float]:
     return seconds
 
 
-async def throughput(clients: Clients, processes: dict[str, psutil.Process]) -> dict[str, float]:
+async def throughput(
+    clients: Clients, processes: dict[str, psutil.Process], seconds_of_load: float = LOAD_SECONDS
+) -> dict[str, float]:
     """Grants and releases per second, and what each process used of a core meanwhile."""
-    deadline = time.monotonic() + LOAD_SECONDS
+    deadline = time.monotonic() + seconds_of_load
     before = {name: _cpu_seconds(process) for name, process in processes.items()}
 
     async def client() -> int:
@@ -261,8 +263,20 @@ def p99_ms(seconds: list[float]) -> float:
     return quantiles(seconds, n=100)[98] * 1000
 
 
-async def measure(directory: Path) -> tuple[dict[str, float], dict[str, Any]]:
-    """Everything over the bus: a table, and the figures."""
+@dataclass(frozen=True)
+class World:
+    """A fleet, its clients, a scheduler that knows all of it, and what starts one more."""
+
+    clients: Clients
+    dsn: str
+    leader: SchedulerProcess
+    processes: dict[str, psutil.Process]
+    start: Callable[[], Awaitable[SchedulerProcess]]
+
+
+@asynccontextmanager
+async def world(directory: Path) -> AsyncIterator[World]:
+    """Yield a warm world; its files lie in the directory."""
     nats, postgres = NatsServer(directory / "nats"), EmbeddedPostgres(directory / "postgres")
     async with AsyncExitStack() as stack:
         await nats.start()
@@ -283,25 +297,30 @@ async def measure(directory: Path) -> tuple[dict[str, float], dict[str, Any]]:
 
         await until_known(bus, NODES)
         await asyncio.gather(*(clients.use() for _ in range(WARM_UP)))
+        assert postgres.pid is not None
+        processes = {
+            "scheduler": psutil.Process(leader.process.pid),
+            "postgres": psutil.Process(postgres.pid),
+            "nats-server": psutil.Process(nats.pid),
+            "clients and nodes": psutil.Process(),
+        }
+        yield World(clients, dsn, leader, processes, start)
+
+
+async def measure(directory: Path) -> tuple[dict[str, float], dict[str, Any]]:
+    """Everything over the bus: a table, and the figures."""
+    async with world(directory) as around:
+        clients, leader = around.clients, around.leader
         grants = await grant_latencies(clients)
         releases = await release_latencies(clients)
-        assert postgres.pid is not None
-        load = await throughput(
-            clients,
-            {
-                "scheduler": psutil.Process(leader.process.pid),
-                "postgres": psutil.Process(postgres.pid),
-                "nats-server": psutil.Process(nats.pid),
-                "clients and nodes": psutil.Process(),
-            },
-        )
+        load = await throughput(clients, around.processes)
         failovers = []
         for _ in range(FAILOVERS):
-            standby = await start()
+            standby = await around.start()
             await asyncio.sleep(1.5)
             failovers.append(await failover_seconds(clients, leader))
             leader = standby
-        bare = await rate_per_second(dsn, CONNECTIONS, LOAD_SECONDS / 2)
+        bare = await rate_per_second(around.dsn, CONNECTIONS, LOAD_SECONDS / 2)
     rate = load["grants and releases per second"]
     table = {
         "request to grant, p50 ms": quantiles(grants, n=100)[49] * 1000,

@@ -179,9 +179,11 @@ def measure_stream(workload: Workload, policy: Policy = POLICY) -> Run:
     return Run(tuple(seconds), granted, waited, longest)
 
 
-def measure_waiting(workload: Workload) -> float:
-    """What a decision costs with 10,000 requests waiting that it does not concern, over one with
-    none waiting: the median over many, of both engines in turn.
+def measure_waiting(
+    workload: Workload, rounds: int = 1, waiting: int = WAITING, probes: int = PROBES
+) -> list[float]:
+    """Return what a decision costs with so many requests waiting that it does not concern, over one
+    with none waiting: the median over many of each round, of both engines in turn.
 
     All that wait differ in what they ask for, and ask for GPUs of one model, which are all held.
     The fleet is half full.
@@ -190,7 +192,7 @@ def measure_waiting(workload: Workload) -> float:
     for engine in (alone, crowded):
         engine.apply(*workload.inputs())
         _fill(engine, workload)
-    for number in range(WAITING):
+    for number in range(waiting):
         request = GpuRequest(
             gpus=1 + number % 8,
             gpu_models=("V100M32",),
@@ -201,17 +203,21 @@ def measure_waiting(workload: Workload) -> float:
         )
         crowded.apply(RequestQueued(entry=_entry(1_000_000 + number, request, 0.0)))
     crowded.decide(BEGINNING)
-    assert crowded.queue_length == WAITING
-    spent: dict[int, list[float]] = {0: [], 1: []}
-    for probe in range(PROBES):
+    assert crowded.queue_length == waiting
+    spent: tuple[list[float], list[float]] = ([], [])
+    ratios = []
+    for probe in range(probes):
         request = GpuRequest(gpus=1 + probe % 2, gpu_models=("G2",), cpu_count=2)
         entry = _entry(2_000_000 + probe, request, 1.0)
         for which, engine in enumerate((alone, crowded)):
             decisions, took = _decide(engine, RequestQueued(entry=entry), 1.0)
             assert [type(decision) for decision in decisions] == [Grant]
             _, leaving = _decide(engine, LeaseEnded(reservation_id=entry.reservation_id), 1.0)
-            spent[which] += [took, leaving]
-    return statistics.median(spent[1]) / statistics.median(spent[0])
+            spent[which].extend((took, leaving))
+        if (probe + 1) % (probes // rounds) == 0:
+            ratios.append(statistics.median(spent[1]) / statistics.median(spent[0]))
+            spent = ([], [])
+    return ratios
 
 
 def figures(workload: Workload | None = None) -> dict[str, float]:
@@ -223,7 +229,7 @@ def figures(workload: Workload | None = None) -> dict[str, float]:
         "decisions_per_s_default": round(run.per_second),
         "decisions_per_s_density": round(dense.per_second),
         "decision_p99_ms": round(run.p99_ms, 3),
-        "decision_cost_ratio_10k_waiting": round(measure_waiting(workload), 2),
+        "decision_cost_ratio_10k_waiting": round(measure_waiting(workload)[0], 2),
     }
 
 
@@ -352,7 +358,7 @@ def main() -> None:
     workload = load()
     run = measure_stream(workload)
     dense = measure_stream(workload, Policy(density=True))
-    ratio = measure_waiting(workload)
+    (ratio,) = measure_waiting(workload)
     table = Table("figure", "value", title=f"{workload.gpus:,} GPUs, {workload.source}")
     table.add_row("decisions", f"{len(run.seconds):,}")
     table.add_row("granted", f"{run.granted:,}")

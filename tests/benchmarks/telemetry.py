@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,7 @@ from rich.table import Table
 
 from services.telemetry.sources.nvidia_smi.csv import QUERY_FIELDS
 from shared.testing import NatsServer, run_apart, short_directory
+from tests.benchmarks.processor_time import cpu_seconds
 from tests.support.fakes.nvml import FakeNvml
 from tests.support.host_driver import find_host_driver
 from tests.support.paths import ROOT
@@ -316,11 +317,13 @@ def fake_host(directory: Path) -> Iterator[Host]:
             worker.wait()
 
 
-def measure_snapshots(host: Host) -> dict[str, Cost]:
-    """What a snapshot costs in each way; they take turns, so that a busy moment hits them alike."""
+def measure_snapshots(host: Host, ways: Sequence[Way] = WAYS) -> dict[str, Cost]:
+    """Return what a snapshot costs in each way; they take turns, so that a busy moment hits them
+    alike.
+    """
     with ExitStack() as stack:
         subjects = []
-        for way in WAYS:
+        for way in ways:
             subject = Subject(way, host.environ)
             stack.callback(subject.stop)
             subject.take(way.per_round)
@@ -381,25 +384,15 @@ def _child_of(agent: subprocess.Popen[bytes]) -> psutil.Process:
 
 def _cost_of(agent: psutil.Process, child: psutil.Process) -> AgentCost:
     processes = {"agent": agent, "NVML child": child}
-    before, began = _processor_seconds(processes), time.monotonic()
+    before, began = cpu_seconds(agent, child), time.monotonic()
     time.sleep(AGENT_SECONDS)
-    used, passed = _processor_seconds(processes) - before, time.monotonic() - began
+    used, passed = cpu_seconds(agent, child) - before, time.monotonic() - began
     memory = {name: process.memory_full_info() for name, process in processes.items()}
     return AgentCost(
         100 * used / passed,
         {name: info.rss / MEBIBYTE for name, info in memory.items()},
         {name: info.pss / MEBIBYTE for name, info in memory.items()},
     )
-
-
-def _processor_seconds(processes: dict[str, psutil.Process]) -> float:
-    """Of all threads, by the scheduler, which counts nanoseconds."""
-    tasks = (
-        task
-        for process in processes.values()
-        for task in Path(f"/proc/{process.pid}/task").glob("*/schedstat")
-    )
-    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
 def report(console: Console, host: Host) -> dict[str, float]:

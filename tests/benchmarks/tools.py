@@ -54,7 +54,7 @@ def figures_of(level: LevelResult) -> dict[str, float]:
         "e2e_p50_ms": 1000 * e2e.p50,
         "e2e_p99_ms": 1000 * e2e.p99,
         "requests_per_s": level.requests_per_second,
-        "output_tokens_per_s": level.mean_output_throughput_tokens_per_s,
+        "output_tokens_per_s": level.mean_output_throughput_tokens_per_s or 0.0,
         "requests": level.num_requests,
     }
 

@@ -72,7 +72,8 @@ _REQUESTS: Final = """() => performance.getEntriesByType("resource")
   .filter(each => each.startTime < window.drawnAt).length + 1"""
 _SENT: Final = """() => [
   ...performance.getEntriesByType("navigation"),
-  ...performance.getEntriesByType("resource").filter(each => each.name.includes("/assets/")),
+  ...performance.getEntriesByType("resource")
+    .filter(each => each.name.includes("/assets/") && each.startTime < window.drawnAt),
 ].reduce((sum, each) => sum + each.encodedBodySize, 0)"""
 
 

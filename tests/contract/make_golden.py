@@ -22,6 +22,7 @@ from schemas.errors import Accepted, Refused
 from schemas.executor import attempts as executor
 from schemas.gpus import gpu_request
 from schemas.orchestrator import views as orchestrator_views
+from schemas.task import dataset, trace
 from schemas.task import task_file as task
 
 DIRECTORY: Final = Path(__file__).parent / "golden"
@@ -47,6 +48,8 @@ FITTING: Final = (
     "trace",
     "vendor.com/npu",
     "HF_TOKEN",
+    "http://gpu-01:8000",
+    "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 )  # for patterns
 SHARES: Final = frozenset(
     {
@@ -65,6 +68,9 @@ OVERRIDES: Final[dict[type[Struct], dict[str, Any]]] = {
         "share_units": None,
         "units_per_gpu": 1,
     },
+    dataset.DatasetSpec: {"url": None, "upload": None},  # it has a path
+    trace.TraceSpec: {"url": None, "upload": None},
+    task.TaskFile: {"engines": ()},  # it has a base_runtime
     task.OptimizationSpec: {"objectives": ()},  # whose first is `objective`
     orchestrator_views.ExperimentView: {"failure": None, "waiting_reasons": ()},
 }
@@ -160,6 +166,8 @@ def _text(kind: inspect.StrType, name: str) -> str:
     if name in DEVICE_UUIDS:
         return f"GPU-{_uuid(name)}"
     text = TEXTS.get(name, name.replace("_", " "))
+    if name == "url" and kind.max_length is not None:  # its form is held to by its struct
+        return next(text for text in FITTING if text.startswith("http"))
     if kind.pattern is None or re.search(kind.pattern, text):
         return text
     return next(text for text in FITTING if re.search(kind.pattern, text))

@@ -11,7 +11,17 @@ import msgspec
 from schemas.base import MAX_INTEGER
 from schemas.formats.task_file_schema import FieldNote, field_notes
 from schemas.gpus import gpu_request
-from schemas.task import benchmark, parameters, quality, slo, task_file
+from schemas.task import (
+    benchmark,
+    dataset,
+    endpoint,
+    parameters,
+    quality,
+    slo,
+    source_file,
+    task_file,
+    trace,
+)
 from services.cli.command_line import cli
 from services.cluster.settings import ClusterSettings
 from services.executor.settings import ExecutorSettings
@@ -27,7 +37,18 @@ from tests.support.role_table import roles_page
 
 _TASK_TYPES: Final = {
     kind.__name__: kind
-    for module in (benchmark, gpu_request, parameters, quality, slo, task_file)
+    for module in (
+        benchmark,
+        dataset,
+        endpoint,
+        gpu_request,
+        parameters,
+        quality,
+        slo,
+        source_file,
+        task_file,
+        trace,
+    )
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 }
@@ -45,8 +66,12 @@ TASK_BLOCKS: Final = {
     "OptimizationSpec": "optimization",
     "BenchmarkConfig": "benchmark",
     "LoadSearch": "benchmark.load_search",
+    "DatasetSpec": "benchmark.dataset",
+    "DatasetColumns": "benchmark.dataset.columns",
+    "TraceSpec": "benchmark.trace",
     "QualityProbe": "benchmark.quality",
     "GpuPreferences": "gpus",
+    "EndpointConfig": "endpoint",
     "Selector": "gpus.require",
     "Preference": "gpus.prefer",
     "SloSpec": "slo",

@@ -13,6 +13,7 @@ from shared.engines.table import LAUNCHES
 
 HEADER: Final = """\
 // Written by `make docs` from the rules of the services; not to be edited.
+/* eslint-disable lingui/no-unlocalized-strings -- programs are in no language */
 
 /** How people start an engine; a switch that is off has a `--no-` form, unless it is plain. */
 export interface EngineLaunch {
@@ -20,6 +21,7 @@ export interface EngineLaunch {
   modelFlag: string | null;
   hubFlag: string | null;
   hasNegativeSwitches: boolean;
+  hasUnderscores: boolean;
   plainSwitches: readonly string[];
 }
 """
@@ -44,6 +46,7 @@ def _launch(launch: EngineLaunch) -> dict[str, Any]:
         "hubFlag": launch.hub_flag,
         "hasNegativeSwitches": launch.has_negative_switches,
         "plainSwitches": sorted(launch.plain_switches),
+        "hasUnderscores": launch.has_underscores,
     }
 
 

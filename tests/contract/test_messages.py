@@ -31,9 +31,11 @@ from schemas.executor import engine_samples
 from schemas.executor import logs as executor_logs
 from schemas.executor import ranks as executor_ranks
 from schemas.executor import running as executor_running
+from schemas.executor import servers as executor_servers
+from schemas.gateway import datasets
 from schemas.gateway import views as gateway
 from schemas.gpus import available_gpus, mig
-from schemas.orchestrator import deletion, presets, secrets
+from schemas.orchestrator import deletion, leaders, presets, secrets, uploads
 from schemas.orchestrator import experiments as orchestrator
 from schemas.orchestrator import views as orchestrator_views
 from schemas.results import engine_metrics, prices, reports, series
@@ -77,10 +79,13 @@ OWNERS = {
     orchestrator: "orchestrator",
     orchestrator_views: "orchestrator",
     deletion: "orchestrator",
+    leaders: "orchestrator",
     presets: "orchestrator",
     secrets: "orchestrator",
+    uploads: "orchestrator",
     executor: "executor",
     executor_logs: "executor",
+    executor_servers: "executor",
     executor_ranks: "executor",
     executor_running: "executor",
     prices: "results",
@@ -89,6 +94,7 @@ OWNERS = {
     results: "results",
     engine_metrics: "results",
     gateway: "gateway",
+    datasets: "gateway",
 }
 
 every_type = for_each("name", covered())

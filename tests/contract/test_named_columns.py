@@ -48,7 +48,7 @@ def stars(text: str, tables: frozenset[str]) -> Iterator[str]:
     [
         ("gateway", {"event", "token"}),
         ("orchestrator", {"attempt", "task"}),
-        ("results", {"attempt", "sample"}),
+        ("results", {"attempt", "tick"}),
         ("scheduler", {"device", "reservation"}),
     ],
 )

@@ -28,6 +28,7 @@ from services.executor.runtimes.runtime import EngineRuntime, RunningEngine, Wor
 from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError
 from shared.testing import eventually
+from shared.tls.contexts import trusting
 from shared.waiting import cancel_and_wait
 from tests.support.worlds.cluster_executor import (
     cluster_settings,
@@ -78,6 +79,11 @@ class Host:
             yield engine
         finally:
             await engine.stop(0.0)
+
+    def session(self, command: StartExperiment) -> aiohttp.ClientSession:
+        """Speak to its engine, trusting the certificate of the attempt where it has one."""
+        certificate = launch_of(command, self.settings).certificate
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting(certificate)))
 
     async def until_running(self, command: StartExperiment) -> Sequence[int]:
         """Its processes, once it has some: a pod is bound and started after its object is made."""
@@ -203,7 +209,7 @@ async def test_engine_is_offered_started_and_stopped(host: Host) -> None:
     await host.runtime.fetch(command, lambda fraction, _: reports.append(fraction))
     async with host.running(command) as engine:
         base_url = await engine.until_ready(READY_SECONDS)
-        async with aiohttp.ClientSession() as session, session.get(f"{base_url}/health") as answer:
+        async with host.session(command) as session, session.get(f"{base_url}/health") as answer:
             status = answer.status
         found = await host.workload(command)
         assert found is not None
@@ -248,11 +254,12 @@ async def test_switched_off_engine_is_refused(host: Host) -> None:
 
 
 async def test_ended_engine_tells_exit_and_last_lines(host: Host) -> None:
-    async with host.running(host.start_of({"die-after-requests": 0})) as engine:
+    command = host.start_of({"die-after-requests": 0})
+    async with host.running(command) as engine:
         base_url = await engine.until_ready(READY_SECONDS)
         ended = asyncio.create_task(engine.until_ended())
         chat = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
-        async with aiohttp.ClientSession() as session:
+        async with host.session(command) as session:
             with pytest.raises(aiohttp.ClientError):
                 await session.post(f"{base_url}/v1/chat/completions", json=chat)
         failure = await asyncio.wait_for(ended, 40)

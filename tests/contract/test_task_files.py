@@ -19,6 +19,7 @@ from services.executor.engines.engine_table import IMAGES
 from services.orchestrator.domain.installation.offers import Offer
 from services.orchestrator.domain.plan.plan import Plan
 from shared.problems import explain_validation_error
+from shared.task_files.form import form_of
 from shared.yaml_documents import json_of_yaml
 from tests.support.paths import ROOT
 from tests.support.worlds.orchestrator_records import OFFERS, make_offer, make_plan
@@ -182,12 +183,32 @@ def test_autotuner_cluster_file_is_planned(name: str, runtime: str) -> None:
     assert all(each.request.cluster is not None for each in plan.experiments)
 
 
-def autotuners(name: str) -> bytes:
+def autotuners(name: str, release: str = "tasks") -> bytes:
     folder = os.environ.get("GPUSTEWARD_TEST_DATA")
-    path = Path(folder or "") / "tasks" / name
+    path = Path(folder or "") / release / name
     if folder is None or not path.is_file():
         pytest.skip("needs the autotuner's task files: set GPUSTEWARD_TEST_DATA to their folder")
     return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "mode"),
+    [
+        ("bayesian_task.json", 0, DeploymentMode.DOCKER),
+        ("docker_task_with_dataset.json", 1, DeploymentMode.DOCKER),
+        ("local_task.json", 1, DeploymentMode.PROCESS),
+        ("quant_multi_preset_task.json", 3, DeploymentMode.DOCKER),
+    ],
+)
+def test_file_of_a_newer_release_is_accepted(name: str, count: int, mode: DeploymentMode) -> None:
+    form = form_of(autotuners(name, "tasks-0.2.1"))
+
+    assert not form.mistakes
+    plan = planned(form.body)
+    assert plan.mode is mode
+    assert len(plan.experiments) >= count
+    has_dataset = msgspec.json.decode(form.body, type=TaskFile).benchmark.dataset is not None
+    assert has_dataset is ("dataset" in name)
 
 
 def test_a_file_with_every_block_is_accepted() -> None:
@@ -233,6 +254,17 @@ def test_our_example_of_rows_is_a_grid_of_each_row() -> None:
 
     assert plan.missing == ()
     assert [each.request.gpus for each in plan.experiments] == [1, 1, 2, 2, 4, 4]
+
+
+def test_our_example_of_engines_takes_turns() -> None:
+    text = json_of_yaml((EXAMPLES / "engines.yaml").read_bytes())
+    plan = make_plan(msgspec.json.decode(form_of(text).body, type=TaskFile), (make_offer(),))
+
+    assert plan.missing == ()
+    engines = [(each.engine.engine, each.engine.image_tag) for each in plan.experiments]
+    assert engines[:3] == [("vllm", "v0.17.0"), ("vllm", "v0.18.0"), ("sglang", None)]
+    assert len(engines) == 12
+    assert sorted({each.request.gpus for each in plan.experiments}) == [1, 2]
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])

@@ -174,6 +174,7 @@ async def test_task_is_measured_on_part_of_a_gpu(
             environment={
                 "KUBECONFIG": str(ome_cluster.kubeconfig()),
                 "GPUSTEWARD_EXECUTOR_CLUSTER_NAMESPACES": NAMESPACE,
+                "GPUSTEWARD_EXECUTOR_ENGINE_TRAFFIC": "network-encrypted",
             },
         )
         reserve = ("reserve", "--cluster", CLUSTER, "--vgpu-memory", "4000", "--vgpu-cores")
@@ -218,6 +219,7 @@ async def test_kueue_hold_is_explained(
             environment={
                 "KUBECONFIG": str(ome_cluster.kubeconfig()),
                 "GPUSTEWARD_EXECUTOR_CLUSTER_NAMESPACES": NAMESPACE,
+                "GPUSTEWARD_EXECUTOR_ENGINE_TRAFFIC": "network-encrypted",
             },
         )
         async with cluster_with_ome(ome_cluster) as api, kueue_kind(api), started(platform):
@@ -263,6 +265,7 @@ def joined_cluster(plane: ControlPlane, data_dir: Path, nats: str, user: Path) -
             **inherited,
             "KUBECONFIG": str(plane.kubeconfig()),
             "GPUSTEWARD_EXECUTOR_CLUSTER_NAMESPACES": NAMESPACE,
+            "GPUSTEWARD_EXECUTOR_ENGINE_TRAFFIC": "network-encrypted",
         },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

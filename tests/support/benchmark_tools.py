@@ -6,6 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from shared.benchmarks.aiconfigurator.installation import AICONFIGURATOR
 from shared.benchmarks.aiperf.installation import AIPERF
 from shared.benchmarks.genai_bench.installation import GENAI_BENCH
 from shared.benchmarks.tools.environment import Environment, Tool
@@ -14,7 +15,7 @@ from shared.paths import TOOLS_VARIABLE
 # Taken out of the environment: a test that does not ask for the tool gets the same load generator
 # on every host, whether it is installed or not.
 _CHOSEN = os.environ.pop(TOOLS_VARIABLE, None)
-for _tool in (GENAI_BENCH, AIPERF):
+for _tool in (GENAI_BENCH, AIPERF, AICONFIGURATOR):
     os.environ.pop(_tool.variable, None)
 TEST_TOOLS = Path(_CHOSEN or Path.home() / ".cache" / "gpusteward-test-tools")
 

@@ -42,6 +42,7 @@ REACH: Final = {
     "POST /checks": FLEET,
     "POST /estimate": FLEET,
     "GET /availability": FLEET,
+    "GET /engines": FLEET,
     "POST /availability": FLEET,
     "POST /tasks/validate": FLEET,
     "GET /select-node": FLEET,
@@ -50,6 +51,7 @@ REACH: Final = {
     "GET /nodes": FLEET,
     "GET /nodes/{node_id}": FLEET,
     "GET /nodes/{node_id}/agent": FLEET,
+    "GET /nodes/{node_id}/events": FLEET,
     "GET /nodes/{node_id}/available-gpus": FLEET,
     "GET /nodes/{node_id}/gpu-alloc-map": FLEET,
     "GET /nodes/{node_id}/gpus/{index}": FLEET,
@@ -65,6 +67,8 @@ REACH: Final = {
     "GET /imports": FLEET,
     "GET /tasks": LISTED,
     "GET /experiments": LISTED,
+    "GET /leaders": LISTED,
+    "GET /comparison": NAMED,
     "GET /reservations": LISTED,
     "GET /presets": LISTED,
     "GET /presets/{preset_name}": LISTED,
@@ -72,6 +76,10 @@ REACH: Final = {
     "POST /presets/{preset_name}": LISTED,
     "POST /merged-presets": LISTED,
     "DELETE /presets/{preset_name}": LISTED,
+    "POST /datasets": LISTED,
+    "GET /datasets": LISTED,
+    "GET /datasets/{dataset_name}": LISTED,
+    "DELETE /datasets/{dataset_name}": LISTED,
     "GET /secrets": LISTED,
     "POST /secrets/{secret_name}": LISTED,
     "DELETE /secrets/{secret_name}": LISTED,
@@ -89,6 +97,7 @@ REACH: Final = {
     "POST /tasks/{task_id}/resume": NAMED,
     "DELETE /tasks/{task_id}": NAMED,
     "GET /experiments/{experiment_id}": NAMED,
+    "GET /experiments/{experiment_id}/commands": NAMED,
     "GET /experiments/{experiment_id}/logs": NAMED,
     "GET /experiments/{experiment_id}/export": NAMED,
     "GET /experiments/{experiment_id}/requests": NAMED,
@@ -110,6 +119,8 @@ REACH: Final = {
     "POST /nodes/{node_id}/monitoring": OWN,
     "DELETE /nodes/{node_id}/monitoring/{monitoring_id}": OWN,
     "POST /nodes/{node_id}/burst": OWN,
+    "POST /nodes/{node_id}/served-models": FLEET,
+    "POST /nodes/{node_id}/ask-server": FLEET,
     "POST /nodes/{node_id}/power-limit": OWN,  # an admin's where no reservation is named
     "POST /namespaces/{namespace}": OWNED,
     "GET /namespaces/{namespace}/members": OWNED,
@@ -182,7 +193,9 @@ Who may do what over HTTP and on the bus. Each role may do what those above it m
 A role comes with a [token](../how-to/operate/manage-tokens.md), or with who signed in at the
 [provider](../how-to/operate/sign-in-with-your-provider.md), then for each namespace by itself.
 What is of another namespace is answered as if it were not there. Of GPUs that others hold no name
-is told. An owner sees and changes nothing of a namespace that it does not own. It does not set what
+is told, unless the operator sets `GPUSTEWARD_GATEWAY_HOLDERS_VISIBLE_TO=everybody`: then every
+token is told who holds them, in the fleet, in reasons and in events of reservations. An owner sees
+and changes nothing of a namespace that it does not own. It does not set what
 is taken from others (`guaranteed_gpus`, `weight`), and makes no admin. Who signed in at the
 provider makes tokens of their own (`personal`), with no more than they have.
 

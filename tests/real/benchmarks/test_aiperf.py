@@ -10,12 +10,17 @@ import pytest
 from aiohttp import web
 
 from schemas.executor.attempts import AttemptOutcome
-from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, CacheReset
+from schemas.task.benchmark import (
+    BenchmarkResult,
+    BenchmarkSpec,
+    BenchmarkTool,
+)
+from schemas.task.prefix_cache import CacheReset
 from services.executor.domain.verdict import judge
 from shared.benchmarks.aiperf.installation import AIPERF
-from shared.benchmarks.metrics import aggregate
+from shared.benchmarks.experiment_metrics import aggregate
 from shared.benchmarks.tools.adapter import LoadPhase, Progress, ServerGone, Target
-from shared.benchmarks.tools.present import chosen_tool, run_benchmark
+from shared.benchmarks.tools.present import choose_tool, run_benchmark
 from shared.engines.simulated.server import Behaviour, SimulatedEngine
 from shared.testing import eventually
 from tests.support.benchmark_tools import require_tool
@@ -82,7 +87,7 @@ async def test_a_real_model_is_measured_by_the_real_tool(tmp_path: Path) -> None
         result = await measured(engine.base_url, tmp_path, seen, num_concurrency=(2,))
 
     # It is never taken but by its name.
-    assert chosen_tool(BenchmarkTool.AUTO) is not BenchmarkTool.AIPERF
+    assert choose_tool(BenchmarkSpec()) is not BenchmarkTool.AIPERF
     assert (result.tool, result.tool_version) == (BenchmarkTool.AIPERF, AIPERF.version)
     assert not result.simulated
     [level] = result.levels

@@ -7,7 +7,12 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, CacheReset, LevelResult
+from schemas.task.benchmark import (
+    BenchmarkResult,
+    BenchmarkSpec,
+    LevelResult,
+)
+from schemas.task.prefix_cache import CacheReset
 from shared.benchmarks.builtin.generator import run_benchmark
 from shared.engines.simulated.server import Behaviour, SimulatedEngine
 from tests.support.http_server import serving

@@ -16,9 +16,9 @@ import pytest
 from schemas.executor.attempts import AttemptOutcome, FailureKind
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
 from services.executor.domain.verdict import judge
-from shared.benchmarks.metrics import aggregate
+from shared.benchmarks.experiment_metrics import aggregate
 from shared.benchmarks.tools.adapter import LoadPhase, Progress, ServerGone, Target
-from shared.benchmarks.tools.present import chosen_tool, run_benchmark
+from shared.benchmarks.tools.present import choose_tool, run_benchmark
 from shared.engines.simulated.server import Behaviour, SimulatedEngine
 from shared.testing import eventually
 from tests.support.benchmark_tools import processes_of, require_genai_bench
@@ -88,7 +88,7 @@ async def test_a_real_model_is_measured_by_the_real_tool(tmp_path: Path) -> None
         result = await measured(engine.base_url, tmp_path, seen, num_concurrency=(1, 2))
     after = datetime.now(UTC)
 
-    assert chosen_tool(BenchmarkTool.AUTO) is BenchmarkTool.GENAI_BENCH
+    assert choose_tool(BenchmarkSpec()) is BenchmarkTool.GENAI_BENCH
     assert (result.tool, result.tool_version, result.simulated) == ("genai-bench", "0.0.5", False)
     files = written(tmp_path)
     assert len(files) == 2

@@ -432,7 +432,7 @@ async def test_missing_server_is_found_before_the_load() -> None:
     "overrides",
     [
         {"task": "text-to-embeddings"},
-        {"traffic_scenarios": ("E(5)",)},
+        {"traffic_scenarios": ("E(5)", "D(1,1)")},
         {"additional_params": {"stream": False}},
     ],
 )

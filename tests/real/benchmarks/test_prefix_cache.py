@@ -8,10 +8,10 @@ import pytest
 from schemas.task.benchmark import (
     BenchmarkResult,
     BenchmarkSpec,
-    CacheReset,
     LevelMark,
     LevelResult,
 )
+from schemas.task.prefix_cache import CacheReset
 from shared.benchmarks.builtin import prefix_cache
 from shared.benchmarks.builtin.generator import run_benchmark
 from shared.engines.simulated.server import Behaviour, SimulatedEngine

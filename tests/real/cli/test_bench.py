@@ -120,7 +120,7 @@ async def test_bench_measures_server_and_prints_levels() -> None:
         (["ftp://host"], 2, "expected a URL of a server"),
         (["h:1", "--scenario", "Q(3)"], 2, "a scenario like D(100,100)"),
         (["h:1", "--param", "temperature"], 2, "expected NAME=VALUE"),
-        (["h:1", "--model", "m", "--scenario", "E(64)"], 2, "$.benchmark.traffic_scenarios"),
+        (["h:1", "--model", "m", "--scenario", "I(0,64)"], 2, "$.benchmark.traffic_scenarios"),
         (["h:1", "--model", "m", "--arrivals", "poisson(0)"], 2, "$.benchmark.arrivals[0]"),
         (["h:1", "--arrivals", "often"], 2, "arrivals"),
         (["h:1", "--model", "m", "--tool", "genai-bench"], 1, "`gpusteward bench install`"),
@@ -134,3 +134,53 @@ def test_the_command_says_what_to_do_next(
 
     assert said in capsys.readouterr().err
     assert left.value.code == code
+
+
+async def test_own_dataset_and_recorded_trace_are_sent(tmp_path: Path) -> None:
+    meta = "'prompt_tokens': 40, 'completion_tokens': 3, 'cached_tokens': 32, 'e2e_latency': 0.1"
+    log = tmp_path / "engine.log"
+    log.write_text(
+        "".join(
+            f"[2026-02-13 09:29:{second}] Finish: obj=GenerateReqInput(rid='{second}'), "
+            f"out={{'meta_info': {{{meta}}}}}\n"
+            for second in range(30, 34)
+        )
+    )
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("one two three\nfour five\n")
+    trace = tmp_path / "trace.jsonl"
+    size = ["--block-tokens", "512"]
+
+    command = partial(run_command, environment=os.environ)
+    recorded = await command("bench", "record-trace", str(log), *size, "--output", str(trace))
+    assert recorded.code == 0, recorded.err
+    assert "4 requests of SGLang in 3.0 s" in recorded.err
+    async with a_server() as url:
+        replayed = await command(
+            *("bench", url, "--trace", str(trace), "--scenario", "trace", "--json"),
+            *("--arrivals", "trace(20)", "--tool", "builtin"),
+        )
+        sent = await command(
+            *("bench", url, "--dataset", str(prompts), "--scenario", "dataset", "--json"),
+            *("--tool", "builtin", "--max-requests", "2"),
+        )
+
+    assert replayed.code == 0, replayed.err
+    result = json.loads(replayed.out)
+    assert (result["trace"]["requests"], result["levels"][0]["num_completed_requests"]) == (4, 4)
+    assert result["levels"][0]["stats"]["num_input_tokens"]["mean"] == 40
+    assert sent.code == 0, sent.err
+    assert json.loads(sent.out)["dataset"]["rows"] == 2
+
+
+async def test_log_without_requests_is_refused_in_words(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text("nothing of note\n")
+
+    command = partial(run_command, "bench", "record-trace", environment=os.environ)
+    refused = await command(str(log))
+    unknown = await command(str(log), "--engine", "other")
+
+    assert refused.code == unknown.code == 2
+    assert "expected a log of SGLang or vLLM" in refused.err
+    assert "expected one of" in unknown.err

@@ -502,7 +502,7 @@ REFUSED: tuple[tuple[dict[str, Any], ErrorCode, str | None], ...] = (
     ({"engine": "ollama"}, ErrorCode.UNSUPPORTED, "$.base_runtime"),
     ({"model": "--help"}, ErrorCode.BAD_REQUEST, "$.model.id_or_path"),
     (
-        {"benchmark": BenchmarkSpec(traffic_scenarios=("E(5)",))},
+        {"benchmark": BenchmarkSpec(traffic_scenarios=("I(0,5)",))},
         ErrorCode.BAD_REQUEST,
         "$.benchmark.traffic_scenarios",
     ),

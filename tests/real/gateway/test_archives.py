@@ -184,7 +184,7 @@ async def test_exported_task_is_imported_and_shown_alike(elsewhere: Elsewhere) -
 
 
 async def test_export_has_measurements_and_no_secret(elsewhere: Elsewhere) -> None:
-    import pyarrow.parquet  # type: ignore[import-untyped]  # it has no types
+    import pyarrow.parquet
 
     tar = await elsewhere.client.export(ArchiveKind.TASK, elsewhere.task.task_id)
 
@@ -320,7 +320,7 @@ async def test_archive_over_limit_is_refused(
         gateway(nats_url, postgres_dsn, largest_import_mb=1) as small,
         StewardClient(Address(small.url)) as client,
     ):
-        with pytest.raises(ApiError, match="expected an import of at most 1048576") as refused:
+        with pytest.raises(ApiError, match="expected a file of at most 1048576") as refused:
             await client.import_archive(file)
 
     assert refused.value.code is ErrorCode.TOO_LARGE

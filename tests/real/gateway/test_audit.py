@@ -79,6 +79,24 @@ async def test_sign_in_is_recorded_with_its_login(
     assert made["secret"] not in json.dumps(log)
 
 
+async def test_changes_are_found_by_action_result_and_object(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    async with admin_gateway(nats_url, postgres_dsn, tmp_path) as (api, admin):
+        for name in ("ann", "bob"):
+            await api.post("/api/v1/tokens", {"name": name, "role": "admin"}, headers=admin)
+        await api.call("DELETE", f"/api/v1/tokens/{uuid4()}", headers=admin)
+        created = await entries(api, admin, "&action=create_token")
+        of_bob = await entries(api, admin, "&about=BOB")
+        refused = await entries(api, admin, "&result=refused")
+        answer = await api.get("/api/v1/audit?action=list_gpus", headers=admin)
+
+    assert [entry["after"]["name"] for entry in created] == ["bob", "ann"]
+    assert of_bob == created[:1]
+    assert [(entry["method"], entry["status"]) for entry in refused] == [("DELETE", 404)]
+    assert (answer[0], answer[1]["path"]) == (400, "query.action")
+
+
 @pytest.mark.usefixtures("quick_counts")
 async def test_refused_sign_ins_are_counted_not_listed(
     nats_url: str, postgres_dsn: str, tmp_path: Path

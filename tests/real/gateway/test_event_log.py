@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from schemas.base import subject_for
 from schemas.gateway.views import StoredEvent
+from schemas.scheduler.nodes import NodeAdmitted
 from schemas.telemetry.readings import HostFacts, InventoryReported, Source
 from services.gateway.domain.event_filter import EventFilter
 from services.gateway.ledger.event_writer import RawEvent, parse
@@ -135,6 +136,27 @@ async def test_event_that_cannot_be_stored_is_no_others_failure(
 
     assert [type(result) for result in results if result is not None] == [PermanentError]
     assert len(events) == 5
+
+
+async def test_events_of_a_node_come_newest_first(postgres_dsn: str) -> None:
+    database = Database(postgres_dsn, "gateway", MIGRATIONS)
+    await database.open()
+    log = EventLog(database, retention_days=30)
+    happened = [
+        NodeAdmitted(message_id=new_id(), occurred_at=utcnow(), revision=1, node_id=node)
+        for node in ("alpha", "beta", "alpha", "alpha")
+    ]
+    try:
+        for event in (*happened, make_inventory("alpha"), make_task_started()):
+            await log.writer.append(RawEvent(subject_for(event), encode(event), tries=1))
+        newest = await log.read_of_node("alpha", None, EventFilter(), limit=2)
+        older = await log.read_of_node("alpha", newest[-1].cursor, EventFilter(), limit=2)
+    finally:
+        await database.close()
+
+    assert [event.message_id for event in (*newest, *older)] == [
+        happened[index].message_id for index in (3, 2, 0)
+    ]
 
 
 def make_inventory(node_id: str, **changes: Any) -> InventoryReported:

@@ -65,7 +65,9 @@ from schemas.scheduler.views import (
     ReservationList,
 )
 from schemas.task.benchmark import BenchmarkMetrics
+from schemas.task.load_commands import ExperimentCommands
 from schemas.task.report import TaskReport
+from schemas.task.task_file import TaskFile
 from schemas.telemetry.readings import HostFacts, InventoryReported, Source
 from services.gateway.domain.task_report.markdown import markdown
 from shared.client.discovery import Address
@@ -76,6 +78,7 @@ from shared.messaging.codec import encode
 from shared.messaging.streams import EVENTS
 from shared.testing import NatsServer, eventually
 from tests.support.disks.small_disk import every_disk_full
+from tests.support.processes.platform import quick_task
 from tests.support.worlds.gateway import (
     BOOT,
     NODE,
@@ -116,6 +119,12 @@ BENCHMARK = {
     "metrics": json.loads(msgspec.json.encode(BenchmarkMetrics(mean_ttft=0.2))),
     "elapsed_seconds": 5.0,
     "quality": None,
+    "over_tls": False,
+    "dataset": None,
+    "trace": None,
+    "load_host": None,
+    "engine": None,
+    "canary": None,
 }
 
 
@@ -340,6 +349,25 @@ async def test_task_report_is_joined_and_rendered(api: Api) -> None:
     assert (report.cost.gpu_seconds, report.cost.cost) == (8, 0.5)
     assert response.content_type == "text/markdown"
     assert text == markdown(report)
+
+
+async def test_commands_repeat_the_loads_of_a_task_or_say_so(api: Api) -> None:
+    view = make_experiment_view()
+    task = msgspec.convert(quick_task("two-loads", benchmark={"num_concurrency": [1, 8]}), TaskFile)
+    await api.owners.answer(GetExperiment, view)
+    await api.owners.answer(GetTask, make_task_view(view.task_id, task=task))
+    path = f"/api/v1/experiments/{view.experiment_id}/commands"
+
+    _, found = await api.get(path)
+
+    commands = msgspec.convert(found, ExperimentCommands)
+    loads = [(level.scenario, level.num_concurrency) for level in commands.levels]
+    assert loads == [("D(100,100)", 1), ("D(100,100)", 8)]
+    own, genai_bench, aiperf, vllm = commands.levels[1].commands
+    assert "--concurrency 8" in str(own.command)
+    assert "--num-concurrency 8" in str(genai_bench.command)
+    assert "--concurrency 8" in str(aiperf.command)
+    assert "--max-concurrency 8" in str(vllm.command)
 
 
 async def test_filters_of_experiments_are_the_owners(api: Api) -> None:

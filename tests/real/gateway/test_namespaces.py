@@ -73,7 +73,11 @@ BODIES: Final[dict[str, Any]] = {
     "POST /namespaces/{namespace}/members": {"name": "ada"},
     "POST /tokens": {"name": "x", "role": "viewer", "namespaces": ["a"]},
 }
-QUERIES: Final = {"GET /decisions/what-if-policy": "?policy=density"}
+QUERIES: Final = {
+    "GET /decisions/what-if-policy": "?policy=density",
+    "GET /comparison": f"?experiments={UUID(int=7)},{UUID(int=8)}",
+    "POST /datasets": "?name=d",
+}
 IDS: Final = (*("task", "experiment", "reservation", "subject", "monitoring", "token", "member"),)
 PLACES: Final = {
     "node_id": NODE,
@@ -81,6 +85,7 @@ PLACES: Final = {
     "namespace": "a",
     "preset_name": "p",
     "secret_name": "HF_TOKEN",
+    "dataset_name": "d",
     **{f"{name}_id": str(UUID(int=7)) for name in IDS},
 }
 
@@ -115,7 +120,7 @@ def request_of(route: str, namespace: str) -> tuple[str, str, Any]:
         path = path.replace(f"{{{name}}}", value)
     query = QUERIES.get(route, "")
     if REACH[route] is Reach.LISTED:
-        query = f"?namespace={namespace}"
+        query = f"{query}&namespace={namespace}" if query else f"?namespace={namespace}"
     body = BODIES.get(route, {}) if method == "POST" else None
     return method, f"/api/v1{path}{query}", body
 

@@ -94,7 +94,9 @@ class PageVisitor:
 
     async def go(self, url: str) -> aiohttp.ClientResponse:
         url = self.world.api.url + url if url.startswith("/") else url
-        return await self.session.get(url, allow_redirects=False)
+        response = await self.session.get(url, allow_redirects=False)
+        await response.read()  # which gives its connection back
+        return response
 
     async def come_back(self, place: str = "/tasks") -> str:
         """The address at which the provider sends the browser back."""

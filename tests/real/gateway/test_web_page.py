@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import aiohttp
 import pytest
 from litestar.handlers import HTTPRouteHandler, WebsocketRouteHandler
 
@@ -76,6 +77,29 @@ async def test_hashed_files_are_cached_page_is_revalidated(api: Api, built: Path
     assert asset["Cache-Control"] == "public, max-age=31536000, immutable"
     assert asset["Content-Type"] == "text/javascript; charset=utf-8"
     assert (again, body) == (304, "")
+
+
+@pytest.mark.parametrize(
+    ("taken", "sent"),
+    [
+        ("gzip, deflate, br, zstd", "br"),
+        ("gzip, deflate", "gzip"),
+        ("br;q=0, gzip", "gzip"),
+        ("identity", None),
+    ],
+)
+async def test_smallest_form_that_client_takes_is_sent(
+    api: Api, built: Path, taken: str, sent: str | None
+) -> None:
+    build(built)
+    forms = {"br": b"as brotli", "gzip": gzip.compress(b"start()"), None: b"start()"}
+    (built / "assets" / "index-1a2b.js.br").write_bytes(b"as brotli")
+
+    async with aiohttp.ClientSession(auto_decompress=False) as session:
+        url = f"{api.url}/assets/index-1a2b.js"
+        async with session.get(url, headers={"Accept-Encoding": taken}) as response:
+            assert response.headers.get("Content-Encoding") == sent
+            assert await response.read() == forms[sent]
 
 
 async def test_first_page_names_files_of_its_script(api: Api, built: Path) -> None:

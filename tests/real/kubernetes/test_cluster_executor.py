@@ -78,6 +78,11 @@ async def left(api: Api) -> list[str]:
     return found
 
 
+async def has_no_secret(api: Api) -> bool:
+    secrets = await api.items(path_to("v1", "Secret"), labelSelector="gpusteward.reservation")
+    return not secrets
+
+
 async def is_made(api: Api) -> bool:
     return bool(await left(api))
 
@@ -108,6 +113,7 @@ async def test_cluster_attempt_is_measured_to_its_end(
     assert reply == Accepted(command_id=start.command_id)
     assert finished.outcome is AttemptOutcome.SUCCEEDED
     assert finished.benchmark is not None
+    assert finished.benchmark.over_tls
     assert finished.engine_simulated
     assert finished.pod is not None
     assert finished.pod.pod in engines.names
@@ -177,6 +183,7 @@ async def test_killed_executor_leaves_nothing_in_cluster(
     assert release.stopped
     assert there == []
     await eventually(lambda: not engines.pids(start.reservation_id), what="no engine")
+    await eventually(lambda: has_no_secret(api), within_seconds=30, what="no key left")
 
 
 async def test_fence_waits_until_pods_are_gone(

@@ -80,7 +80,7 @@ async def test_engine_serves_logs_and_leaves_chosen_node(
     assert workload.container_ids == (pod["metadata"]["name"],)
     assert said[-1].endswith("is ready")
     address = pod["status"]["podIP"]
-    assert f"listening on http://{address}:" in launch.log.tail(10)
+    assert f"listening on https://{address}:" in launch.log.tail(10)
     assert await runtime.workloads() == ()
     await nothing_is_left(api, [("v1", "Service")])
 
@@ -101,7 +101,7 @@ async def test_secret_is_referred_to_and_goes_with_engine(
     await engine.until_ready(READY_SECONDS)
     [pod] = await pods(api)
     [deployment] = await api.items(path_to("apps/v1", "Deployment", "default"))
-    [secret] = await api.items(path_to("v1", "Secret", "default"))
+    secret = await api.get(path_to("v1", "Secret", "default", workload_name(command)))
     [pid] = engines.pids(command.reservation_id)
     variables = psutil.Process(pid).environ()
     await engine.stop(1.0)
@@ -438,7 +438,8 @@ async def test_only_the_present_holder_may_apply(
     change: Object,
     says: str,
 ) -> None:
-    settings = cluster_settings(empty_cluster, tmp_path)
+    # An attempt's certificate is made once: its second start is this test's alone.
+    settings = cluster_settings(empty_cluster, tmp_path, engine_traffic="plaintext")
     runtime = runtimes.make(Runtime.KUBERNETES, settings)
     command = cluster_start(epoch=7)
     path = path_to("v1", "Service", "default", workload_name(command))

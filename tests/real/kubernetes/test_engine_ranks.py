@@ -49,7 +49,7 @@ async def test_engine_over_two_nodes_starts_and_ends_as_one(
     runtimes: ClusterRuntimes,
     tmp_path: Path,
 ) -> None:
-    settings = cluster_settings(empty_cluster, tmp_path)
+    settings = cluster_settings(empty_cluster, tmp_path, engine_traffic="plaintext")
     runtime = runtimes.make(Runtime.KUBERNETES, settings)
     command = cluster_start(place=TWO_NODES)
     launch = launch_of(command, settings)
@@ -81,7 +81,7 @@ async def test_ome_engine_over_two_nodes_is_one_engine(
     tmp_path: Path,
 ) -> None:
     await install_kind(api)
-    settings = cluster_settings(empty_cluster, tmp_path)
+    settings = cluster_settings(empty_cluster, tmp_path, engine_traffic="plaintext")
     runtime = runtimes.make(Runtime.OME, settings)
     command = cluster_start(Runtime.OME, place=TWO_NODES)
     launch = launch_of(command, settings)
@@ -115,7 +115,7 @@ async def test_ome_without_leader_worker_sets_says_so(
     tmp_path: Path,
 ) -> None:
     await api.delete(CRD_PATH)
-    settings = cluster_settings(empty_cluster, tmp_path)
+    settings = cluster_settings(empty_cluster, tmp_path, engine_traffic="plaintext")
     runtime = runtimes.make(Runtime.OME, settings)
     launch = launch_of(cluster_start(Runtime.OME, place=TWO_NODES), settings)
 
@@ -133,7 +133,7 @@ async def test_rank_that_dies_ends_the_engine_with_its_reason(
     runtimes: ClusterRuntimes,
     tmp_path: Path,
 ) -> None:
-    settings = cluster_settings(empty_cluster, tmp_path)
+    settings = cluster_settings(empty_cluster, tmp_path, engine_traffic="plaintext")
     runtime = runtimes.make(Runtime.KUBERNETES, settings)
     command = cluster_start(place=TWO_NODES)
     engine = await runtime.start(launch_of(command, settings))
@@ -156,7 +156,7 @@ async def test_rank_without_room_starts_nothing_and_is_named(
     runtimes: ClusterRuntimes,
     tmp_path: Path,
 ) -> None:
-    settings = cluster_settings(empty_cluster, tmp_path)
+    settings = cluster_settings(empty_cluster, tmp_path, engine_traffic="plaintext")
     runtime = runtimes.make(Runtime.KUBERNETES, settings)
     await api.merge(path_to("v1", "Node", name="node-1"), {"spec": {"unschedulable": True}})
     command = cluster_start(place=TWO_NODES)
@@ -174,7 +174,7 @@ async def test_rank_without_room_starts_nothing_and_is_named(
 async def test_engine_without_ranks_is_refused(
     empty_cluster: ControlPlane, runtimes: ClusterRuntimes, tmp_path: Path
 ) -> None:
-    settings = cluster_settings(empty_cluster, tmp_path)
+    settings = cluster_settings(empty_cluster, tmp_path, engine_traffic="plaintext")
     runtime = runtimes.make(Runtime.KUBERNETES, settings)
 
     with pytest.raises(RefusedError, match="serves on one node only") as refused:

@@ -1,7 +1,10 @@
 """Searches over a real nats-server and Postgres; what runs them follows a script."""
 
+import statistics
+import sys
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +18,7 @@ from schemas.orchestrator.experiments import ExperimentState, SubmitTask, TaskSt
 from schemas.orchestrator.views import TaskPlan, ValidateTask
 from schemas.task.benchmark import BenchmarkTool
 from schemas.task.objectives import Objective
-from schemas.task.task_file import StopReason, TaskFile
+from schemas.task.task_file import GpuPreferences, StopReason, TaskFile
 from services.orchestrator.app import create_service
 from services.orchestrator.domain.search import tpe
 from services.orchestrator.settings import OrchestratorSettings
@@ -154,6 +157,70 @@ async def test_prior_orders_proposals_and_is_shown(world: World, service: Servic
     reason = "the best that is left by the roofline of H100"
     assert [each.proposal == reason for each in experiments] == [True, False, True]
     assert all(each.predicted_score for each in experiments)
+
+
+@pytest.fixture
+def recorded_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand for AIConfigurator: every answer is the same, recorded one."""
+    script = (
+        f"#!{sys.executable}\nimport json, sys\n"
+        "answer = {'ttft_ms': 66.0, 'tpot_ms': 7.27, 'backend_version': '0.24.0'}\n"
+        "print(json.dumps([answer for _ in json.loads(sys.argv[-1])]))\n"
+    )
+    for name in ("aiconfigurator", "python"):
+        (tmp_path / name).write_text(script)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("GPUSTEWARD_AICONFIGURATOR", str(tmp_path / "aiconfigurator"))
+
+
+@pytest.mark.usefixtures("recorded_tool")
+async def test_forecasts_are_kept_and_corrected_by_measurements(
+    world: World, service: Service
+) -> None:
+    """The engine is simulated, and only called vllm."""
+    shape = ModelShape(
+        weights=8_030_000_000, active_weights=7_500_000_000, cached_values=65_536, layers=32
+    )
+    offer = RuntimeOffer(
+        runtime=Runtime.PROCESS,
+        engines=("vllm",),
+        engine_rules=ENGINE_RULES,
+        model_shapes={"simulated-model": shape},
+    )
+    await world.report(runtimes=(offer,))
+    file = replace(
+        search_file(prior="aiconfigurator", max_iterations=3),
+        base_runtime="vllm",
+        parameters={"max-num-batched-tokens": {"type": "integer", "low": 2048, "high": 8192}},
+        gpus=GpuPreferences(models=("H100",)),
+    )
+    other = replace(file, gpus=GpuPreferences(models=("MI300X",)))
+
+    async def is_known() -> bool:
+        plan = await world.bus.query(ValidateTask(task=file), TaskPlan)
+        return "AIConfigurator is asked when" in plan.notes[-1]
+
+    await eventually(is_known, what="a model whose size is known")
+    tasks = []
+    for each in (file, file, other):
+        task_id = await world.submit(each)
+        await world.until(task_id, TaskState.COMPLETED)
+        tasks.append((await world.task(task_id), await world.experiments(task_id)))
+
+    first, second, without = tasks
+    assert "AIConfigurator for h100_sxm (vllm 0.24.0) predicts" in first[0].notes[-1]
+    assert "not corrected, as fewer than 3 experiments" in first[0].notes[-1]
+    assert all(each.predicted_score for each in first[1])
+    assert "learned from 3 experiments" in second[0].notes[-1]
+    ratios = [
+        each.objective_score / each.predicted_score
+        for each in first[1]
+        if each.objective_score and each.predicted_score
+    ]
+    [plain], [corrected] = ({each.predicted_score for each in task[1]} for task in (first, second))
+    assert plain is not None
+    assert corrected == pytest.approx(plain * min(10.0, statistics.median(ratios)))
+    assert "AIConfigurator knows no MI300X, so the roofline is the prior" in without[0].notes[-1]
 
 
 async def test_optuna_is_imported_outside_of_transactions(

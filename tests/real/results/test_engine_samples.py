@@ -20,7 +20,8 @@ from schemas.results.engine_metrics import (
     GetEngineSeries,
     ListEngineSamples,
 )
-from schemas.task.benchmark import BenchmarkResult, Bound
+from schemas.task.benchmark import BenchmarkResult
+from schemas.task.level_bound import Bound
 from shared.benchmarks.metrics import RequestSample, level_result
 from shared.clock import utcnow
 from shared.ids import new_id

@@ -24,7 +24,7 @@ SELECT count({metric}) AS samples, min({metric})::float8 AS min, max({metric})::
        avg({metric})::float8 AS mean,
        percentile_cont(0.5) WITHIN GROUP (ORDER BY {metric}::float8) AS p50,
        percentile_cont(0.95) WITHIN GROUP (ORDER BY {metric}::float8) AS p95, count(*) AS ticks
-FROM results.sample JOIN results.device USING (device_no)
+FROM results.stored_sample JOIN results.device USING (device_no)
 WHERE device_uuid = 'GPU-0' AND EXISTS (
     SELECT FROM unnest($1::timestamptz[], $2::timestamptz[]) AS measured (start_at, end_at)
     WHERE observed_at BETWEEN start_at AND end_at)
@@ -35,7 +35,7 @@ WITH known AS (
     SELECT extract(epoch FROM observed_at)::float8 AS at, power_draw_w AS watts,
            lead(extract(epoch FROM observed_at)::float8) OVER by_time AS next_at,
            lead(power_draw_w) OVER by_time AS next_watts
-    FROM results.sample JOIN results.device USING (device_no)
+    FROM results.stored_sample JOIN results.device USING (device_no)
     WHERE device_uuid = 'GPU-0' AND power_draw_w IS NOT NULL
     WINDOW by_time AS (ORDER BY observed_at)),
 cut AS (

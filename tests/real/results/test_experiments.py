@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from schemas.errors import Accepted
 from schemas.executor.attempts import AttemptPhase, AttemptPhaseChanged, AttemptStarted
 from schemas.results.measurements import CoTenant, ListSamples, SampleList
+from schemas.task.dataset import DatasetFormat, DatasetUse
 from schemas.telemetry.readings import (
     GpuProcess,
     HealthChanged,
@@ -180,10 +181,13 @@ async def test_samples_are_paged_each_once(world: World) -> None:
     ]
 
 
-async def test_driver_and_image_are_those_measured_with(world: World) -> None:
+async def test_driver_image_and_dataset_are_those_measured_with(world: World) -> None:
     start = utcnow() - timedelta(minutes=5)
     window = (start, start + timedelta(seconds=5))
+    use = DatasetUse(sha256="ab", format=DatasetFormat.TEXT, rows=2, used=1)
     event = make_finished([window], image_digest="vllm/vllm-openai@sha256:aa")
+    if event.benchmark is not None:
+        event = replace(event, benchmark=replace(event.benchmark, dataset=use))
 
     def inventory(version: str, at: float) -> InventoryReported:
         return InventoryReported(
@@ -210,3 +214,4 @@ async def test_driver_and_image_are_those_measured_with(world: World) -> None:
 
     assert view.driver_versions == {NODE: "570.1"}
     assert view.image_digest == "vllm/vllm-openai@sha256:aa"
+    assert view.dataset == use

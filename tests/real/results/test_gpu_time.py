@@ -43,7 +43,7 @@ from schemas.scheduler.reservations import (
 from schemas.telemetry.readings import GpuSampled
 from services.results.domain.rollup import HOUR, start_of
 from services.results.gpu_time.facts import Facts, LedgerEvent
-from services.results.gpu_time.hours import NOBODY, GpuHours
+from services.results.gpu_time.hours import NOBODY, SETTLE_TIME, GpuHours
 from services.results.migrations import MIGRATIONS
 from services.results.rollups import Rollups
 from services.results.samples.partitions import Partitions, Table
@@ -335,12 +335,15 @@ async def test_gpu_milliseconds_add_up_despite_crashes(
         samples, rollups, facts, ledger = services(database)
         for step in (rollups.roll_up_ready(utcnow()), ledger.close_hours(utcnow())):
             await crash(step)
-        await crash(ledger.compute_due(utcnow()))
+        await crash(ledger.compute_due(utcnow() + SETTLE_TIME))
     for event in truth.events:
         await facts.record(event)
     await asyncio.gather(ledger.close_hours(utcnow()), services(database)[3].close_hours(utcnow()))
     await rollups.roll_up_ready(utcnow())
-    await asyncio.gather(ledger.compute_due(utcnow()), services(database)[3].compute_due(utcnow()))
+    await asyncio.gather(
+        ledger.compute_due(utcnow() + SETTLE_TIME),
+        services(database)[3].compute_due(utcnow() + SETTLE_TIME),
+    )
 
     found = await hours_of(database)
     whole: Counter[tuple[datetime, str]] = Counter()
@@ -410,6 +413,7 @@ async def test_reports_tell_use_cost_waits_and_failures(world: World) -> None:
         by_requester = await world.ask(GetUsage(by=UsageBy.REQUESTER, **asked), UsageView)
         by_person = await world.ask(GetUsage(by=UsageBy("user"), **asked), UsageView)
         mine = await world.ask(GetUsage(namespace="team-b", **asked), UsageView)
+        daily = await world.ask(GetUsage(daily=True, **asked), UsageView)
         # As long before that lies outside of the calendar.
         ever = await world.ask(GetUsage(**{**asked, "start_at": LONG_AGO}), UsageView)
         waits = await world.ask(GetWaits(**asked), WaitsView)
@@ -440,6 +444,10 @@ async def test_reports_tell_use_cost_waits_and_failures(world: World) -> None:
     assert (total.used_us, total.idle_us) == (60_000_000, 30_000_000)
     assert [line.name for line in by_requester.lines] == ["exec/ada", "tune"]
     assert [line.name for line in mine.lines] == ["team-b"]
+    assert mine.days == ()
+    by_day = [hours for day in daily.days for hours in day.gpu_hours.items()]
+    assert sum(hours for _, hours in by_day) == pytest.approx(90 / 3600)
+    assert {name for name, _ in by_day} == {"team-a", "team-b"}
     assert {line.name for line in ever.lines} == {"team-a", "team-b"}
     assert {line.reservation_id: line.because for line in waste.lines} == {
         half.reservation_id: ("idle",),

@@ -3,29 +3,27 @@
 import contextlib
 import random
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any, Final, cast
+from typing import Any, cast
 from uuid import UUID
 
 import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from schemas.results.series import GetSeries, SeriesMetric, SeriesPoint
-from schemas.telemetry.readings import GpuReading, GpuSampled
-from services.results import history, rollups
-from services.results.domain.rollup import HOUR, MINUTE, Level, start_of
-from services.results.migrations import MIGRATIONS
-from services.results.rollups import Rollups
+from schemas.results.series import SeriesPoint
+from schemas.telemetry.readings import GpuSampled
+from services.results import rollups
+from services.results.domain.rollup import HOUR, MINUTE, start_of
+from services.results.samples.copied_rows import COLUMNS
 from services.results.samples.partitions import Partitions, Table, midnight
 from services.results.samples.store import SampleStore
 from services.results.settings import ResultsSettings
 from services.results.summaries import summary_rows
 from shared.clock import utcnow
-from shared.postgres.database import Connection, Database
+from shared.postgres.database import Connection
 from shared.settings import SettingsError
 from shared.testing import eventually
 from tests.support.worlds.results import (
@@ -35,107 +33,13 @@ from tests.support.worlds.results import (
     make_finished,
     make_sample,
 )
-
-METRIC: Final = SeriesMetric.POWER_DRAW_W
-SEVEN_DAYS: Final = timedelta(days=7)
-Tick = tuple[str, UUID, int]
-
-
-class CrashError(Exception):
-    """A process ends before its commit."""
-
-
-@dataclass
-class Store:
-    """A store of samples whose process may end before any commit, and what it was given."""
-
-    database: Database
-    crashes: bool = False
-    given: dict[Tick, GpuSampled] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.raw = Partitions(self.database, Table.RAW, 7)
-        self.samples = SampleStore(self.database, self.raw, self.stored)
-        self.rollups = Rollups(
-            self.database,
-            Partitions(self.database, Table.MINUTE, 90),
-            Partitions(self.database, Table.HOUR, 730),
-            SEVEN_DAYS,
-        )
-
-    async def stored(self, _: Connection, __: object) -> None:
-        if self.crashes:
-            raise CrashError
-
-    async def store(self, batch: list[GpuSampled]) -> None:
-        await self.samples.store(batch)
-        for sample in batch:
-            self.given.setdefault((sample.node_id, sample.boot_id, sample.sequence), sample)
-
-    async def series(
-        self, start: datetime, end: datetime, **query: Any
-    ) -> dict[str, tuple[SeriesPoint, ...]]:
-        kept = dict.fromkeys(Level, datetime.min.replace(tzinfo=UTC))
-        async with self.database.transaction() as connection:
-            view = await history.series(
-                connection, GetSeries(metric=METRIC, start_at=start, end_at=end, **query), kept
-            )
-        self.bucket = timedelta(seconds=view.bucket_seconds)
-        return {f"{d.node_id}/{d.device_uuid}": d.points for d in view.devices}
-
-    def values(self, start: datetime, end: datetime) -> dict[str, list[tuple[datetime, float]]]:
-        """What was given, by device."""
-        found: dict[str, list[tuple[datetime, float]]] = defaultdict(list)
-        for sample in self.given.values():
-            if start <= sample.observed_at < end:
-                for gpu in sample.gpus:
-                    if gpu.power_draw_w is not None:
-                        found[f"{sample.node_id}/{gpu.uuid}"].append(
-                            (sample.observed_at, gpu.power_draw_w)
-                        )
-        return found
-
-
-@pytest.fixture
-async def store(postgres_dsn: str) -> AsyncIterator[Store]:
-    database = Database(postgres_dsn, "results", MIGRATIONS)
-    await database.open()
-    yield Store(database)
-    await database.close()
-
-
-async def ask(store: Store, query: str, *args: object) -> Any:
-    async with store.database.transaction() as connection:
-        return await connection.fetchval(query, *args)
-
-
-def storm(rng: random.Random, start: datetime, seconds: int) -> list[GpuSampled]:
-    """Ticks of two nodes with gaps, unknown readings, restarts of an agent and steps of a clock."""
-    found = []
-    for node in ("node-a", "node-b"):
-        boot, sequence, clock = UUID(int=rng.getrandbits(100)), 0, start
-        for _ in range(seconds):
-            sequence += 1
-            clock += timedelta(seconds=1)
-            if rng.random() < 0.01:
-                boot, sequence = UUID(int=rng.getrandbits(100)), 0
-            if rng.random() < 0.01:
-                clock += timedelta(seconds=rng.choice([-90, -1, 30, 600]))
-            if rng.random() < 0.05:
-                continue
-            gpus = tuple(
-                GpuReading(
-                    uuid=f"GPU-{i}",
-                    index=i,
-                    # sums of these are exact, in any order
-                    power_draw_w=None if rng.random() < 0.1 else rng.randrange(3200) / 8,
-                )
-                for i in range(2)
-            )
-            found.append(
-                replace(make_sample(clock, sequence), node_id=node, boot_id=boot, gpus=gpus)
-            )
-    return found
+from tests.support.worlds.sample_store import (
+    SEVEN_DAYS,
+    CrashError,
+    Store,
+    ask,
+    storm,
+)
 
 
 def expected_points(
@@ -179,7 +83,7 @@ async def test_series_equal_samples_despite_disorder(store: Store, seed: int) ->
         await check(store, start, start + timedelta(hours=4), points=4)
         await check(store, start + timedelta(seconds=1.5), start + HOUR, points=30)
 
-    assert await ask(store, "SELECT count(*) FROM sample") == 2 * len(store.given)
+    assert await ask(store, "SELECT count(*) FROM stored_sample") == 2 * len(store.given)
     assert await ask(store, "SELECT count(*) FROM agent_boot WHERE due != '{}'") == 0
     assert await ask(store, "SELECT sum(samples) FROM sample_hour") == 2 * len(store.given)
 
@@ -269,7 +173,8 @@ async def test_what_no_sample_has_any_more_is_forgotten(store: Store) -> None:
     async with store.database.transaction() as connection:
         await summary_rows.insert_attempt(connection, make_finished([(now, now)]), now)
         await connection.execute(
-            "INSERT INTO experiment_sample SELECT attempt_id, sample.* FROM sample, attempt"
+            f"INSERT INTO experiment_sample (attempt_id, {', '.join(COLUMNS)})"
+            f" SELECT attempt_id, {', '.join(COLUMNS)} FROM stored_sample, attempt"
             " WHERE sequence = 0"
         )
         await connection.execute("UPDATE condition SET used_at = now() - interval '9 days'")
@@ -289,9 +194,9 @@ async def test_future_clock_makes_no_partition(store: Store) -> None:
 
     await store.store(ahead)
 
-    partitions = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'sample'::regclass"
+    partitions = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'tick'::regclass"
     assert await ask(store, partitions) == 1
-    assert await ask(store, "SELECT count(*) FROM sample") == 2
+    assert await ask(store, "SELECT count(*) FROM stored_sample") == 2
 
 
 async def test_raw_samples_wait_for_their_rollup(
@@ -301,7 +206,7 @@ async def test_raw_samples_wait_for_their_rollup(
     fresh = Partitions(store.database, Table.RAW, 30)
     old = SampleStore(store.database, fresh, store.stored)
     await old.store(every_second(midnight(day), 90))
-    rows = "SELECT (SELECT count(*) FROM sample), (SELECT sum(samples) FROM sample_minute)"
+    rows = "SELECT (SELECT count(*) FROM stored_sample), (SELECT sum(samples) FROM sample_minute)"
 
     async def counts() -> tuple[int, int | None]:
         async with store.database.transaction() as connection:

@@ -18,7 +18,7 @@ from schemas.scheduler.reservations import ReservationGranted, ReservationReleas
 from schemas.telemetry.readings import GpuPod, GpuSampled, PodUse
 from services.results.domain.rollup import HOUR, start_of
 from services.results.gpu_time.facts import Facts
-from services.results.gpu_time.hours import NOBODY, GpuHours
+from services.results.gpu_time.hours import NOBODY, SETTLE_TIME, GpuHours
 from services.results.migrations import MIGRATIONS
 from services.results.rollups import Rollups
 from services.results.samples.partitions import Partitions, Table
@@ -263,7 +263,7 @@ async def test_reservations_and_pods_sum_to_the_gpus(postgres_dsn: str, seed: in
         await samples.store(batch)
         await rollups.roll_up_ready(utcnow())
         await ledger.close_hours(utcnow())
-        await ledger.compute_due(utcnow())
+        await ledger.compute_due(utcnow() + SETTLE_TIME)
 
     found, expected = await hours_of(database), truth.counted()
     for gpu in range(GPUS):

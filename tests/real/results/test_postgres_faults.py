@@ -45,7 +45,7 @@ async def test_samples_wait_while_postgres_is_away(
 
     async def holds_everything() -> bool:
         expected = ticks * NODES * GPUS
-        return await world.count("sample") >= expected
+        return await world.count("stored_sample") >= expected
 
     async with world.results():
         publisher = asyncio.create_task(sample())
@@ -68,7 +68,7 @@ async def test_samples_wait_while_postgres_is_away(
         await publisher
         await eventually(holds_everything, within_seconds=60, what="every sample")
         assert await world.ask(a_report(), ReportView) == ReportView(rows=())
-        assert await world.count("sample") == ticks * NODES * GPUS
+        assert await world.count("stored_sample") == ticks * NODES * GPUS
     await world.client.close()
 
 

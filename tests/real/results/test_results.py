@@ -65,7 +65,7 @@ async def test_duplicates_and_disorder_change_nothing(world: World) -> None:
         await world.summarized(event)
         await world.publish(*samples, event)
         await world.complete(event, ticks=7)
-        assert await world.count("sample") == 24
+        assert await world.count("stored_sample") == 24
         assert await world.count("attempt") == 1
     versions = [told.version for told in await world.told_summaries()]
     assert versions == sorted(set(versions))
@@ -184,7 +184,7 @@ async def test_two_instances_store_everything_once(world: World) -> None:
             return await world.count("summary WHERE NOT pending") == 20
 
         await eventually(all_complete, what="every summary")
-        assert await world.count("sample") == 80
+        assert await world.count("stored_sample") == 80
     told = await world.told_summaries()
     assert {t.experiment_id for t in told} == {e.experiment_id for e in events}
     assert len({(t.experiment_id, t.version) for t in told}) == len(told)
@@ -324,8 +324,8 @@ async def test_unstorable_samples_are_left_out(
         await world.client.publish(f"gpusteward.evt.telemetry.gpu_sampled.{NODE}", b"\x00nonsense")
         await world.stored(2)
 
-        assert await world.count("sample WHERE energy_mj IS NULL AND sequence = 3") == 2
-        assert await world.count("sample") == 2
+        assert await world.count("stored_sample WHERE energy_mj IS NULL AND sequence = 3") == 2
+        assert await world.count("stored_sample") == 2
 
 
 async def test_a_deleted_bus_store_loses_no_stored_result(

@@ -41,7 +41,7 @@ class Explaining:
 
     def _note(self, node: dict[str, Any]) -> None:
         name = node.get("Relation Name", "")
-        if name.startswith("sample_2") and node["Actual Loops"]:
+        if name.startswith("tick_2") and node["Actual Loops"]:
             self.raw_partitions.add(name)
         for inner in node.get("Plans", ()):
             self._note(inner)

@@ -252,7 +252,12 @@ async def test_replayed_decisions_are_the_same(
     listed = await steward.bus.query(ListDecisions(), DecisionList)
     again = await steward.bus.query(ReplayDecisions(), Replay)
     of_one = await steward.bus.query(ReplayDecisions(reservation_id=third), Replay)
+    last_id = listed.decisions[-1].decision_id
+    newest = ListDecisions(before_id=last_id + 1, limit=2)
+    newest_first = await steward.bus.query(newest, DecisionList)
 
+    assert [d.decision_id for d in newest_first.decisions] == [last_id, last_id - 1]
+    assert newest_first.next_before_id == last_id - 1
     assert listed.decisions[0].keyframe
     assert [d.decision_id for d in again.decisions] == [d.decision_id for d in listed.decisions]
     assert len(again.decisions) >= 3

@@ -20,6 +20,7 @@ from services.scheduler.ledger import out_of_service, transitions
 from services.scheduler.ledger.rows import loss_rows, node_rows, reservation_rows
 from shared.ids import new_id
 from shared.postgres.database import Connection, Database
+from shared.postgres.writes import Writes
 from shared.testing import eventually
 from tests.support.worlds.scheduler import ledger, scheduler, world
 
@@ -141,7 +142,9 @@ async def released(connection: Connection, held: Sequence[ReservationGranted]) -
         ReleaseReservation(command_id=new_id(), reservation_id=one.reservation_id, epoch=one.epoch)
         for one in held[:2]
     ]
-    applied = await apply_batch.apply(connection, commands)
+    writes = Writes()
+    applied = await apply_batch.apply(connection, writes, commands)
+    await writes.send(connection)
     assert all(isinstance(reply, Accepted) for reply in applied.replies.values())
 
 

@@ -25,6 +25,7 @@ from services.scheduler.ledger.transitions import LedgerChanged
 from shared.gpu.shares import MPS_LABEL
 from shared.ids import new_id
 from shared.postgres.database import Connection, Database
+from shared.postgres.writes import Writes
 from shared.testing import eventually
 from tests.support.worlds.scheduler import FakeGpu, accepted, ledger, scheduler, world
 
@@ -56,8 +57,12 @@ class Stale:
 
     async def apply(self) -> None:
         async with self.database.transaction() as connection:
-            now = await reservation_rows.database_now(connection)
-            await apply_decisions.apply(connection, (self.grant,), now)
+            await self.grant_in(connection)
+
+    async def grant_in(self, connection: Connection) -> None:
+        writes, now = Writes(), await reservation_rows.database_now(connection)
+        await apply_decisions.apply(connection, writes, (self.grant,), now)
+        await writes.send(connection)
 
 
 @asynccontextmanager
@@ -184,8 +189,7 @@ async def test_enforcement_stays_for_an_earlier_grant(nats_url: str, postgres_ds
                 await stale.report(connection)
 
         async with stale.database.transaction() as connection:
-            now = await reservation_rows.database_now(connection)
-            await apply_decisions.apply(connection, (stale.grant,), now)
+            await stale.grant_in(connection)
             reporting = asyncio.create_task(report())
             async with ledger(postgres_dsn) as observer:
                 await eventually(

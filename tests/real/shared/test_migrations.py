@@ -51,24 +51,23 @@ RELEASES: Final = (
     Release(
         "results",
         RESULTS,
-        "ALTER TABLE sample ADD COLUMN later bigint;\nALTER TABLE attempt ADD COLUMN later text",
+        "ALTER TABLE tick ADD COLUMN later bigint;\nALTER TABLE attempt ADD COLUMN later text",
         (
             (
                 "INSERT INTO device (node_id, device_uuid, device_index, name, simulated)"
                 " VALUES ('a', 'GPU-' || $1::int, 0, '', true)"
             ),
             (
-                "INSERT INTO sample (device_no, observed_at, boot_id, sequence, interval_seconds)"
-                " SELECT device_no, now(), md5('boot')::uuid, $1::int, 1 FROM device"
-                " WHERE device_uuid = 'GPU-' || $1::int"
+                "INSERT INTO tick VALUES (md5($1::int::text)::uuid, now(), md5('boot')::uuid,"
+                " $1::int, 1, '{}', '{}')"
             ),
             (
                 "INSERT INTO attempt VALUES (md5($1::int::text)::uuid, md5('')::uuid,"
                 " md5('')::uuid, 'a', 1, 'succeeded', 1, now(), now(), now(), '')"
             ),
         ),
-        "SELECT * FROM sample LIMIT 1",
-        start="CREATE TABLE results.sample_all PARTITION OF results.sample DEFAULT",
+        "SELECT * FROM stored_sample LIMIT 1",
+        start="CREATE TABLE results.tick_all PARTITION OF results.tick DEFAULT",
     ),
     Release(
         "orchestrator",
@@ -218,5 +217,7 @@ async def test_schema_of_later_release_is_not_touched(postgres_dsn: str) -> None
     await later.open()
     await later.close()
 
-    with pytest.raises(SchemaTooNew, match="has version 2, this release knows versions up to 1"):
+    known = len(RESULTS)
+    said = f"has version {known + 1}, this release knows versions up to {known}"
+    with pytest.raises(SchemaTooNew, match=said):
         await Database(postgres_dsn, "results", RESULTS).open()

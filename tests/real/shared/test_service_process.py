@@ -16,23 +16,26 @@ from shared.testing import eventually
 from tests.support.paths import ROOT
 
 
-@asynccontextmanager
-async def service_process(nats_url: str, directory: Path) -> AsyncIterator[Process]:
-    """The failing service, ready, its end guaranteed."""
-    ready = directory / "ready"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.support.processes.failing_service",
+async def start(nats_url: str, directory: Path, **environment: str) -> Process:
+    """Start the service that fails when the file `fail` of this directory is there."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.support.processes.failing_service"),
         cwd=ROOT,
         stderr=PIPE,
         env={
             **os.environ,
             "GPUSTEWARD_NATS_URL": nats_url,
             "FAIL_WHEN": str(directory / "fail"),
-            READY_FILE_VARIABLE: str(ready),
+            **environment,
         },
     )
+
+
+@asynccontextmanager
+async def service_process(nats_url: str, directory: Path) -> AsyncIterator[Process]:
+    """The failing service, ready, its end guaranteed."""
+    ready = directory / "ready"
+    process = await start(nats_url, directory, **{READY_FILE_VARIABLE: str(ready)})
     try:
         await eventually(ready.exists, what="a ready service")
         yield process
@@ -53,12 +56,36 @@ async def test_failed_loop_ends_process_with_status_1(nats_url: str, tmp_path: P
     assert b'"loop": "fail_when_told"' in log
 
 
+async def test_failed_loop_ends_a_start_that_waits_for_it(nats_url: str, tmp_path: Path) -> None:
+    process = await start(nats_url, tmp_path, FAIL_WHILE_STARTING="yes")
+    try:
+        _, log = await asyncio.wait_for(process.communicate(), 40)
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+    assert process.returncode == 1
+    assert b"ZeroDivisionError" in log
+
+
 @pytest.mark.long
 async def test_stopped_service_ends_with_status_0(nats_url: str, tmp_path: Path) -> None:
     async with service_process(nats_url, tmp_path) as process:
         process.send_signal(signal.SIGTERM)
 
         _, log = await asyncio.wait_for(process.communicate(), 40)
+
+    assert process.returncode == 0, log.decode()
+
+
+async def test_service_waiting_for_its_bus_is_stopped(tmp_path: Path) -> None:
+    process = await start("nats://127.0.0.1:1", tmp_path)
+    assert process.stderr is not None
+    while b"nats_error" not in await asyncio.wait_for(process.stderr.readline(), 40):
+        assert process.returncode is None
+
+    process.send_signal(signal.SIGTERM)
+    _, log = await asyncio.wait_for(process.communicate(), 40)
 
     assert process.returncode == 0, log.decode()
 

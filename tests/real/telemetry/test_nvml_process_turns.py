@@ -16,7 +16,7 @@ from schemas.telemetry.readings import GpuProcess
 from services.telemetry.sources.nvml.child.processes import ProcessTurns
 pynvml.nvmlInit()
 handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-busy = pynvml.nvmlDeviceGetUtilizationRates(handle)
+busy = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu
 turns = ProcessTurns(handle)
 processes = (GpuProcess(11, pod_uid="a"), GpuProcess(12, pod_uid="b"), GpuProcess(13))
 for given in (processes, processes, processes[:1]):

@@ -13,7 +13,8 @@ from statistics import fmean
 import msgspec
 
 from schemas.executor.engine_samples import EngineReading
-from schemas.task.benchmark import BenchmarkSpec, Bound, LevelMark, LevelResult
+from schemas.task.benchmark import BenchmarkSpec, LevelMark, LevelResult
+from schemas.task.level_bound import Bound
 from services.results.domain.bounds import WindowFacts, bounds_of
 from shared.benchmarks.arrivals import loads
 from shared.benchmarks.builtin.generator import LoadGenerator

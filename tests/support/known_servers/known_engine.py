@@ -5,7 +5,11 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from schemas.task.benchmark import BenchmarkSpec, CacheReset, LevelResult, PrefixCacheUse
+from schemas.task.benchmark import (
+    BenchmarkSpec,
+    LevelResult,
+)
+from schemas.task.prefix_cache import CacheReset, PrefixCacheUse
 from shared.benchmarks.arrivals import loads
 from shared.benchmarks.builtin.conversation import Conversation
 from shared.benchmarks.builtin.generator import LoadGenerator
@@ -13,7 +17,7 @@ from shared.benchmarks.builtin.prefix_cache import Start
 from shared.benchmarks.chat_server import LoadLimits, RequestFailed
 from shared.benchmarks.levels.level_choice import next_level
 from shared.benchmarks.metrics import RequestSample
-from shared.benchmarks.traffic import RequestSize
+from shared.benchmarks.traffic import RequestSize, draw_pieces
 from shared.engines.simulated.batch import ANSWER_WORD, BatchSpeed
 from shared.engines.simulated.batch_server import BatchRunner
 from tests.support.known_servers.batch_truth import TrueTimes, closed_loop
@@ -55,7 +59,8 @@ class KnownEngine:
         loop = asyncio.get_running_loop()
         sent, first = loop.time(), None
         self.sent_at.append(sent)
-        conversation.ask(" ".join([str(rng.getrandbits(64))] * size.num_input_tokens))
+        words = [str(rng.getrandbits(64))] * size.num_input_tokens
+        conversation.ask(draw_pieces(size, rng) if size.num_words else words)
         prompt = [word for said in conversation.messages for word in said["content"].split()]
         await asyncio.sleep(TRAVEL_SECONDS)
         async for _ in self.runner.generate(prompt, size.num_output_tokens):
@@ -69,7 +74,7 @@ class KnownEngine:
             num_input_tokens=len(prompt),
             num_output_tokens=size.num_output_tokens,
             turn=conversation.turn if conversation.turns > 1 else None,
-            reusable_tokens=conversation.history_tokens,
+            reusable_tokens=conversation.count_reusable(len(prompt), 0),
         )
         conversation.answer(" ".join([ANSWER_WORD] * size.num_output_tokens), sample)
         return sample

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from aiohttp import ClientError
@@ -31,6 +32,10 @@ POD_NAME: Final = re.compile(r"(lws-[a-z0-9-]+)\.lws-[a-z0-9-]+\.([a-z0-9-]+)") 
 REFERENCE: Final = re.compile(r"\$(?:\$|\((\w+)\))")
 RETRY_SECONDS: Final = 0.1
 WATCH_SECONDS: Final = 5  # then pods are listed anew: a watch may fall silent with its apiserver
+
+
+class PodEnded(Exception):
+    """The pod went before its container could start."""
 
 
 @asynccontextmanager
@@ -165,11 +170,14 @@ class PodEngines:
         values = {each["name"]: each.get("value", "") for each in container.get("env", [])}
         words = [await self._resolved(_filled_in(each, values), uid) for each in words]
         argv = [sys.executable, *(address if each == "0.0.0.0" else each for each in words[1:])]  # noqa: S104
+        folders = await self._secret_volumes(pod, container)
+        for target, folder in folders.items():
+            argv = [word.replace(target, folder.name) for word in argv]
         process = self.processes[metadata["uid"]] = await asyncio.create_subprocess_exec(
             *argv,
             env={
                 **self._mounted(pod, container),
-                **await self._of_secrets(metadata["namespace"], container),
+                **await self._of_secrets(metadata, container),
                 "PATH": os.defpath,
                 "PYTHONPATH": str(ROOT),
                 "PYTHONUNBUFFERED": "1",
@@ -183,6 +191,8 @@ class PodEngines:
             async for line in process.stdout:
                 self._log(line.decode(errors="replace").rstrip("\n"))
         code = await process.wait()
+        for folder in folders.values():
+            folder.cleanup()
         state = {"terminated": {"exitCode": code if code >= 0 else 128 - code, "reason": "Error"}}
         before = next(s for s in pod["status"]["containerStatuses"] if s["name"] == CONTAINER)
         status = {key: before[key] for key in ("name", "image", "imageID")} | {"ready": False}
@@ -193,20 +203,41 @@ class PodEngines:
                 {"status": {"containerStatuses": [{**status, "restartCount": 0, "state": state}]}},
             )
 
-    async def _of_secrets(self, namespace: str, container: Object) -> dict[str, str]:
+    async def _of_secrets(self, metadata: Object, container: Object) -> dict[str, str]:
         """Variables from Secrets, for which kubelet waits."""
         values: dict[str, str] = {}
         for each in container.get("env", []):
             if (reference := each.get("valueFrom", {}).get("secretKeyRef")) is None:
                 continue
-            path = path_to("v1", "Secret", namespace, reference["name"])
-            secret = None
-            while secret is None:
-                with suppress(ApiError):
-                    secret = await self.api.get(path)
-                await asyncio.sleep(0 if secret else RETRY_SECONDS)
+            secret = await self._secret(metadata, reference["name"])
             values[each["name"]] = base64.b64decode(secret["data"][reference["key"]]).decode()
         return values
+
+    async def _secret(self, metadata: Object, name: str) -> Object:
+        """Wait for it as kubelet does, for as long as the pod is there."""
+        path = path_to("v1", "Secret", metadata["namespace"], name)
+        while metadata["uid"] not in self._killed:
+            with suppress(ApiError, ClientError, TimeoutError, OSError):
+                secret: Object = await self.api.get(path)
+                return secret
+            await asyncio.sleep(RETRY_SECONDS)
+        raise PodEnded(metadata["name"])
+
+    async def _secret_volumes(
+        self, pod: Object, container: Object
+    ) -> "dict[str, TemporaryDirectory[str]]":
+        """Folders with the files of Secrets, by where the container has them mounted."""
+        folders: dict[str, TemporaryDirectory[str]] = {}
+        volumes = {each["name"]: each for each in pod["spec"]["volumes"]}
+        for mount in container["volumeMounts"]:
+            if (source := volumes[mount["name"]].get("secret")) is None:
+                continue
+            secret = await self._secret(pod["metadata"], source["secretName"])
+            folder = folders[mount["mountPath"]] = TemporaryDirectory()
+            for item in source["items"]:
+                content = base64.b64decode(secret["data"][item["key"]])
+                (Path(folder.name) / item["path"]).write_bytes(content)
+        return folders
 
     def _mounted(self, pod: Object, container: Object) -> dict[str, str]:
         """Variables that name what is mounted below a volume, on this host's disk."""

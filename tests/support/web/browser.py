@@ -151,11 +151,15 @@ FOCUSED: Final = """() => {
   const focused = document.activeElement;
   if (!focused || focused === document.body) return null;
   const name = focused.getAttribute("aria-label") || focused.labels?.[0]?.innerText;
-  const shown = focused.matches("[type=radio]") ? focused.nextElementSibling : focused;
-  const style = getComputedStyle(shown);
+  // Of a field in a box with what is chosen beside it, the box shows it.
+  const box = focused.closest(".mantine-Input-wrapper, [class*=PillsInput-root]");
+  const shown = focused.matches("[type=radio]") ? [focused.nextElementSibling]
+    : [focused, ...(focused.matches("input") && box ? box.children : [])];
+  const isOutlined = ({ outlineStyle, outlineWidth }) =>
+    outlineStyle !== "none" && parseFloat(outlineWidth) > 0;
   return {
     name: name || focused.innerText || "",
-    isSeen: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0,
+    isSeen: shown.some((each) => isOutlined(getComputedStyle(each))),
   };
 }"""
 
@@ -185,7 +189,8 @@ def chart(page: Page, title: str) -> Locator:
 async def chart_values(page: Page, title: str) -> list[dict[str, str]]:
     """The table of a chart, with whole numbers: by column, as texts."""
     figure = chart(page, title)
-    await figure.get_by_role("button", name="Table of").click()
+    await figure.get_by_role("button", name="Tools of").click()
+    await page.get_by_role("menuitem", name="Show as a table").click()
     rows = figure.get_by_role("region").locator("tr")
     await rows.nth(1).wait_for()
     cells: list[list[str]] = await rows.evaluate_all(

@@ -53,14 +53,16 @@ ANSWERS: Final[Mapping[str, tuple[str, str]]] = {
     "nodeSeries": ("SeriesView", "/series?metric=utilization_percent&by=node"),
     "pods": ("PodList", "/pods"),
     "presets": ("PresetList", "/presets"),
-    "usage": ("UsageView", "/reports/gpu-time?by=namespace"),
+    "engines": ("EngineList", "/engines"),
+    "usage": ("UsageView", "/reports/gpu-time?by=namespace&daily=true"),
     "waste": ("WasteView", "/reports/waste"),
     "waits": ("WaitsView", "/reports/waits"),
     "failures": ("FailuresView", "/reports/failures"),
     "tokens": ("TokenList", "/tokens"),
     "audit": ("AuditList", "/audit"),
+    "datasets": ("DatasetList", "/datasets"),
     "secrets": ("SecretList", "/secrets"),
-    "decisions": ("DecisionList", "/decisions?limit=3"),
+    "decisions": ("DecisionList", "/decisions?limit=3&before_id=1000000"),
     "drifts": ("DriftList", "/drifts"),
     "plan": ("TaskPlan", "/tasks/validate"),
     "availability": ("AvailabilityView", "/availability"),
@@ -102,6 +104,7 @@ async def _fill(platform: PlatformProcess) -> dict[str, str]:
     await platform.until_finished(await platform.submit(broken))
     task = await platform.until_finished(await platform.submit(quick_task("chat-latency")))
     await platform.request("POST", "/api/v1/secrets/HF_TOKEN", {"value": "of no engine"})
+    await platform.request("POST", "/api/v1/datasets?name=chats.jsonl", {"prompt": "of nobody"})
     for holder, gpus in (("anna", 1), ("marek", 2)):
         body = {"namespace": "default", "holder": holder, "request": {"gpus": gpus}}
         status, answer = await platform.request("POST", "/api/v1/reservations", body)

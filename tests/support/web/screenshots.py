@@ -2,54 +2,38 @@
 
 The platform is a real one with a made-up fleet of 16 nodes and 128 GPUs, one of whose nodes is
 lost, a finished task of 24 experiments, a search for loads, holders, and requests that wait; then
-one that has nothing yet, and one of 512 GPUs. Words as arguments choose the pages whose names have
-one of them.
+one of 128 GPUs and 5,000 experiments, one of 512 GPUs, and one that has nothing yet. Words as
+arguments choose the pages whose names have one of them.
 """
 
 import asyncio
 import logging
 import sys
-from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
-from playwright.async_api import Browser, Page
-from playwright.async_api import TimeoutError as NotInTime
 
 from schemas.telemetry.readings import GpuPod
 from services.telemetry.domain.pods import PodDevices
-from shared.clock import utcnow
 from shared.logging import configure_logging
 from shared.testing import eventually, short_directory
 from tests.support.fakes.kubelet import FakeKubelet, encoded, encoded_ids
 from tests.support.paths import ROOT
 from tests.support.processes.platform import PlatformProcess, quick_task
 from tests.support.simulated_fleet import ADMIT, agents, write_fleet
-from tests.support.web.browser import PATIENCE_MS, chromium, missing
+from tests.support.web.browser import chromium, missing
+from tests.support.web.gallery import SIZES, Gallery, tell
+from tests.support.web.many_experiments import MANY_PLACES, many_places, seed_experiments
 
 FOLDER: Final = ROOT / "build" / "screenshots"
-SIZES: Final = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
-SCHEMES: Final = ("light", "dark")
 GPUS_PER_NODE: Final = 8
 NODES: Final = tuple(f"gpu-{number:02}" for number in range(2, 17))
 LOST: Final = "gpu-07"
 LARGE_NODES: Final = tuple(f"gpu-{number:02}" for number in range(2, 65))
 ENVIRONMENT: Final = {**ADMIT, "GPUSTEWARD_SCHEDULER_NODE_LOST_SECONDS": "20"}
-TALLEST_PX: Final = 4000
 LEASE_SECONDS: Final = 3600
-SETTLE_MS: Final = 1500  # charts are drawn, and what was typed is checked
-MAX_MS: Final = 300_000  # a tall page of many charts, drawn without a GPU beside others
-# All that a page would show if its window were tall enough.
-NEEDED_PX: Final = """() => {
-  const main = document.querySelector("main");
-  return innerHeight - main.clientHeight + main.scrollHeight;
-}"""
-IS_WHOLE: Final = """() =>
-  !document.querySelector("[aria-label^=loading]") &&
-  !document.body.innerText.includes("not responding")
-"""
 TASK: Final = {
     "task_name": "chat-latency-and-throughput",
     "description": "Which parallelism, slots and step budget serve the chat traffic best",
@@ -100,6 +84,8 @@ LARGE_PLACES: Final = {
     "large-fleet": "/",
     "large-fleet-tiles": "/?view=tiles",
     "large-fleet-allocation": "/?view=allocation",
+    "large-fleet-holders": "/?view=map&metric=holder",
+    "large-admin": "/admin",
     "large-monitoring": "/monitoring?range=30m",
     "large-reservations": "/reservations",
     "large-queue": "/queue",
@@ -126,12 +112,6 @@ WAITING: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("anna", {"gpus": 8, "gpu_models": ["Simulated H100"], "nodes": 5}),
     ("training-run-8", {"gpus": 8, "nodes": 16}),
 )
-
-
-def tell(text: str) -> None:
-    """At once: into a file a line would come with the last of them."""
-    sys.stdout.write(f"{utcnow():%H:%M:%S} {text}\n")
-    sys.stdout.flush()
 
 
 async def fill(platform: PlatformProcess) -> dict[str, str]:
@@ -185,7 +165,14 @@ async def fill(platform: PlatformProcess) -> dict[str, str]:
         "fleet": "/",
         "fleet-tiles": "/?view=tiles",
         "fleet-allocation": "/?view=allocation",
+        "fleet-holders": "/?view=map&metric=holder",
+        "fleet-teams": "/?view=map&metric=team",
         "gpu": f"/gpus/gpu-01/GPU-51a7ed00-0000-4000-0000-{0:012x}",
+        "node": "/nodes/gpu-01",
+        "node-topology": "/nodes/gpu-01?tab=topology",
+        "node-reservations": "/nodes/gpu-02?tab=reservations",
+        "node-events": f"/nodes/{LOST}?tab=events",
+        "node-silent": f"/nodes/{LOST}",
         "reservations": "/reservations",
         "tasks": "/tasks",
         "new-task": "/tasks/new",
@@ -193,11 +180,14 @@ async def fill(platform: PlatformProcess) -> dict[str, str]:
         "task-compare": f"{task_place}?tab=compare",
         "task-picked": f"{task_place}?tab=compare&picked={picked}",
         "task-timeline": f"{task_place}?tab=timeline",
+        "task-report": f"{task_place}?tab=report",
         "task-definition": f"{task_place}?tab=definition",
         "task-loads": f"/tasks/{searched['task_id']}",
         "task-loads-compare": f"/tasks/{searched['task_id']}?tab=compare",
         "experiment-loads": f"/experiments/{searched['best_experiment_id']}",
         "experiment": f"/experiments/{finished['best_experiment_id']}",
+        "experiment-gpus": f"/experiments/{finished['best_experiment_id']}?tab=gpus",
+        "experiment-log": f"/experiments/{failed['experiment_id']}?tab=log",
         "experiment-failed": f"/experiments/{failed['experiment_id']}",
         "queue": f"/queue?open={rows[0]['reservation_id']}" if rows else "/queue",
         "monitoring": "/monitoring?range=30m",
@@ -226,60 +216,18 @@ async def is_lost(platform: PlatformProcess) -> bool:
     return len(lost["reservations"]) > 0
 
 
-async def until_whole(page: Page) -> None:
-    """As far as a busy machine gets: a picture that lacks something shows what people see then."""
-    try:
-        await page.wait_for_function(IS_WHOLE, timeout=PATIENCE_MS)
-    except NotInTime:
-        tell(f"not whole: {page.url}")
-
-
-async def draw(browser: Browser, url: str, places: dict[str, str]) -> list[Path]:
-    """The sizes beside each other: most of the time passes until charts are drawn."""
-    drawn: list[Path] = []
-
-    async def draw_size(size: str) -> None:
-        width, height = SIZES[size]
-        context = await browser.new_context(
-            viewport={"width": width, "height": height}, locale="en-US", reduced_motion="reduce"
-        )
-        page = await context.new_page()
-        page.set_default_timeout(MAX_MS)
-        for name, place in places.items():
-            await page.set_viewport_size({"width": width, "height": height})
-            await page.goto(url + place)
-            await page.locator("main").locator("h1").wait_for()
-            await until_whole(page)
-            needed = min(TALLEST_PX, await page.evaluate(NEEDED_PX))
-            await page.set_viewport_size({"width": width, "height": max(height, needed)})
-            for scheme in SCHEMES:
-                await page.emulate_media(color_scheme=scheme)
-                await until_whole(page)
-                await page.wait_for_timeout(SETTLE_MS)
-                path = FOLDER / f"{name}-{size}-{scheme}.png"
-                await page.screenshot(path=path, timeout=MAX_MS)
-                drawn.append(path)
-            tell(f"{name} {size}: {len(drawn)} of {len(places) * len(SIZES) * len(SCHEMES)}")
-        await context.close()
-
-    await asyncio.gather(*map(draw_size, SIZES))
-    return sorted(drawn)
-
-
-async def draw_filled(browser: Browser, words: list[str], directory: Path) -> list[Path]:
+async def draw_filled(gallery: Gallery, directory: Path) -> None:
     """128 GPUs; all of it is made even for one page."""
-    if words and all(word.startswith(("large", "empty")) for word in words):
-        return []
+    if gallery.words and all(word.startswith(("large", "empty")) for word in gallery.words):
+        return
     kubelet = FakeKubelet(directory / "kubelet.sock")
     kubelet.answer, kubelet.allocatable = encoded(PODS), encoded_ids(SHARES)
     platform = with_fleet(directory, pod_resources_socket=str(kubelet.socket))
     with kubelet.serving():
-        return await draw_platform(browser, words, directory, platform)
+        await draw_platform(gallery, directory, platform)
 
 
-async def draw_platform(
-    browser: Browser, words: list[str], directory: Path, platform: PlatformProcess
-) -> list[Path]:
+async def draw_platform(gallery: Gallery, directory: Path, platform: PlatformProcess) -> None:
     try:
         tell("the platform and its fleet")
         await platform.start()
@@ -290,14 +238,35 @@ async def draw_platform(
             tell("a node is lost")
             await running[LOST].aclose()
             await eventually(lambda: is_lost(platform), within_seconds=240, what="a lost node")
-            return await draw(browser, platform.url, chosen(places, words))
+            await gallery.draw(platform.url, gallery.choose(places))
     finally:
         await platform.stop()
 
 
-async def draw_large(browser: Browser, words: list[str], directory: Path) -> list[Path]:
-    if not (places := chosen(LARGE_PLACES, words)):
-        return []
+async def draw_many(gallery: Gallery, directory: Path) -> None:
+    """Draw a fleet of 128 GPUs and 5,000 experiments, that were stored and never ran."""
+    if not gallery.choose(MANY_PLACES):
+        return
+    platform = with_fleet(directory)
+    nodes = dict.fromkeys(NODES, GPUS_PER_NODE)
+    try:
+        tell("a fleet of 128 GPUs")
+        await platform.start()
+        async with agents(platform, nodes, directory):
+            tell("5,000 experiments")
+            ids = await seed_experiments(platform)
+            await eventually(platform.is_ready, within_seconds=120, what="a whole fleet")
+            for holder, request in HOLDERS:
+                await reserve(platform, holder, {"node_ids": NODES} | request)
+            await gallery.draw(platform.url, gallery.choose(many_places(ids)))
+    finally:
+        await platform.stop()
+
+
+async def draw_large(gallery: Gallery, directory: Path) -> None:
+    """Draw a fleet of 512 GPUs."""
+    if not (places := gallery.choose(LARGE_PLACES)):
+        return
     platform = with_fleet(directory)
     nodes = dict.fromkeys(LARGE_NODES, GPUS_PER_NODE)
 
@@ -313,14 +282,15 @@ async def draw_large(browser: Browser, words: list[str], directory: Path) -> lis
             for holder, request in HOLDERS:
                 if "node_ids" not in request:
                     await reserve(platform, holder, {"node_ids": LARGE_NODES} | request)
-            return await draw(browser, platform.url, places)
+            await gallery.draw(platform.url, places)
     finally:
         await platform.stop()
 
 
-async def draw_empty(browser: Browser, words: list[str], directory: Path) -> list[Path]:
-    if not (places := chosen(EMPTY_PLACES, words)):
-        return []
+async def draw_empty(gallery: Gallery, directory: Path) -> None:
+    """Draw a platform without a GPU."""
+    if not (places := gallery.choose(EMPTY_PLACES)):
+        return
     platform = PlatformProcess(directory / "data", arguments=())
 
     async def answers() -> bool:
@@ -335,7 +305,7 @@ async def draw_empty(browser: Browser, words: list[str], directory: Path) -> lis
         tell("a platform that has nothing")
         platform.launch()
         await eventually(answers, within_seconds=240, what="a platform that answers")
-        return await draw(browser, platform.url, places)
+        await gallery.draw(platform.url, places)
     finally:
         await platform.stop()
 
@@ -352,21 +322,19 @@ def with_fleet(directory: Path, pod_resources_socket: str = "") -> PlatformProce
     )
 
 
-def chosen(places: Mapping[str, str], words: Iterable[str]) -> dict[str, str]:
-    return {k: v for k, v in places.items() if not words or any(w in k for w in words)}
-
-
 async def main(words: list[str]) -> None:
     if (reason := missing()) is not None:
         sys.exit(f"make screenshots {reason}")
     configure_logging("screenshots", level=logging.ERROR)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    drawn: list[Path] = []
     async with chromium() as browser:
-        for scene in (draw_filled, draw_large, draw_empty):
+        gallery = Gallery(browser, SIZES, words, FOLDER)
+        for scene in (draw_filled, draw_many, draw_large, draw_empty):
             with short_directory() as directory:
-                drawn += await scene(browser, words, directory)
-    sys.stdout.writelines(f"{path.relative_to(ROOT)}\n" for path in drawn)
+                await scene(gallery, directory)
+    sys.stdout.writelines(f"{path.relative_to(ROOT)}\n" for path in sorted(gallery.pictures))
+    if gallery.findings:
+        sys.exit("\n".join(["a layout lacks something:", *gallery.findings]))
 
 
 if __name__ == "__main__":

@@ -71,6 +71,8 @@ class ClusterRuntimes:
     def make(
         self, kind: Runtime, settings: ExecutorSettings, journal: Journal | None = None
     ) -> EngineRuntime:
+        if kind is Runtime.OME:  # whose engines speak plain HTTP alone
+            settings = msgspec.structs.replace(settings, engine_traffic="network-encrypted")
         self.clusters.append(cluster := Cluster(settings))
         journal = journal or Journal(settings.home / "journal.db")
         return cluster_runtimes(settings, cluster, journal)[kind]

@@ -40,7 +40,12 @@ from schemas.gpus.device_grant import (
 )
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.reservations import ReleaseReservation, RenewReservation, ReservationState
-from schemas.scheduler.views import GetReservation, ReservationView
+from schemas.scheduler.views import (
+    GetReservation,
+    ListReservations,
+    ReservationList,
+    ReservationView,
+)
 from schemas.task.benchmark import BenchmarkSpec
 from services.executor.host.processes import WorkloadLabel, running_workload
 from services.executor.settings import ExecutorSettings
@@ -193,6 +198,7 @@ class Scheduler:
     reports: list[ExecutorReported] = field(default_factory=list)
     running_at_release: list[list[int]] = field(default_factory=list)
     renewing: str = ""
+    queued: list[GpuRequest] = field(default_factory=list)  # what waits for GPUs
 
     async def release(self, command: ReleaseReservation) -> Reply:
         self.running_at_release.append(self.pids(command.reservation_id))
@@ -220,6 +226,22 @@ class Scheduler:
             epoch=start.epoch,
             devices=start.devices,
         )
+
+    async def waiting(self, _: ListReservations) -> ReservationList:
+        """Answer with whatever waits."""
+        views = (
+            ReservationView(
+                reservation_id=uuid4(),
+                namespace="default",
+                holder="",
+                state=ReservationState.QUEUED,
+                request=request,
+                revision=1,
+                requested_at=utcnow(),
+            )
+            for request in self.queued
+        )
+        return ReservationList(reservations=tuple(views))
 
     async def running(self) -> RunningAttempts:
         return await self.bus.query(ListRunning(executor_id=NODE), RunningAttempts)
@@ -334,6 +356,7 @@ async def scheduling(
     routes = [
         command_route(scheduler.release, ReleaseReservation),
         query_route(scheduler.reservation, GetReservation),
+        query_route(scheduler.waiting, ListReservations),
     ]
     async with Service("scheduler", bus=bus, routes=routes).running():
 
@@ -382,7 +405,7 @@ def executor_process(settings: ExecutorSettings) -> Iterator[subprocess.Popen[by
     own = (
         *("readiness_timeout_seconds", "stop_grace_seconds"),
         *("docker_host", "engines_file", "model_roots"),
-        *("cluster", "cluster_access", "cluster_namespaces"),
+        *("cluster", "cluster_access", "cluster_namespaces", "engine_traffic"),
     )
     log_path = Path(settings.data_dir) / "executor.log"
     log_path.parent.mkdir(parents=True, exist_ok=True)

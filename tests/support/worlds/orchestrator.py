@@ -20,6 +20,7 @@ from schemas.executor.attempts import (
     AttemptPhaseChanged,
     AttemptStarted,
     CancelExperiment,
+    EngineUse,
     ExecutorReported,
     Failure,
     FailureKind,
@@ -88,8 +89,8 @@ def task_file(name: str = "quick", **overrides: Any) -> TaskFile:
         "task_name": name,
         "deployment_mode": "process",
         "model": {"id_or_path": "simulated-model"},
-        "base_runtime": "simulated",
-        "parameters": {"slots": [1, 2]},
+        **({} if "engines" in overrides else {"base_runtime": "simulated"}),
+        "parameters": {} if "engines" in overrides else {"slots": [1, 2]},
         "benchmark": {"tool": "builtin"},
     }
     return msgspec.convert({**content, **overrides}, TaskFile)
@@ -135,6 +136,11 @@ class World:
     asked: int = 0  # about reservations
     expected_node_ids: tuple[str, ...] = ()  # where whatever waits is expected to start
     prices: dict[str, float] = field(default_factory=dict)
+    keeps: bool = False  # the executor keeps engines up as it is told to
+    kept: set[UUID] = field(default_factory=set)  # attempts whose engines are up
+    let_go: list[UUID] = field(default_factory=list)
+    forgets: bool = False  # kept engines die before anything else is measured on them
+    summarizes: bool = True  # results do so at once
 
     # What the orchestrator asks
 
@@ -193,6 +199,14 @@ class World:
             return Refused(code=code, message="as scripted", command_id=command.command_id)
         if command in self.starts:  # a repetition: its answer was lost with its sender
             return Accepted(command_id=command.command_id)
+        if self.forgets:
+            self.kept.clear()
+        if command.kept_from is not None and command.kept_from not in self.kept:
+            message = "its engine is not kept up any more"
+            return Refused(
+                code=ErrorCode.LEASE_LOST, message=message, command_id=command.command_id
+            )
+        self.kept.discard(command.kept_from or command.attempt_id)
         self.starts.append(command)
         self.running[command.attempt_id] = command
         if self.auto_run:
@@ -201,7 +215,10 @@ class World:
         return Accepted(command_id=command.command_id)
 
     async def stop(self, command: CancelExperiment) -> Reply:
-        if command not in self.stops:
+        if command.attempt_id in self.kept:
+            self.kept.discard(command.attempt_id)
+            self.let_go.append(command.attempt_id)
+        elif command not in self.stops:
             self.stops.append(command)
         return Accepted(command_id=command.command_id)
 
@@ -303,7 +320,13 @@ class World:
     ) -> AttemptFinished:
         outcome = outcome or AttemptOutcome.SUCCEEDED
         succeeded = outcome is AttemptOutcome.SUCCEEDED
+        kept_until = None
+        if succeeded and self.keeps and start.keep_seconds is not None:
+            self.kept.add(start.attempt_id)
+            kept_until = utcnow() + timedelta(seconds=start.keep_seconds)
         return AttemptFinished(
+            kept_until=kept_until,
+            engine_use=EngineUse(is_kept=True, reset="POST /reset") if start.kept_from else None,
             **_about(start, 9),
             outcome=outcome,
             namespace=start.namespace,
@@ -336,7 +359,7 @@ class World:
         self.running.pop(start.attempt_id, None)
         event = self.finished(start, outcome)
         await self.tell(event)
-        if event.outcome is AttemptOutcome.SUCCEEDED:
+        if event.outcome is AttemptOutcome.SUCCEEDED and self.summarizes:
             await self.tell(self.summarized(start))
 
     def summarized(self, start: StartExperiment) -> ExperimentSummarized:

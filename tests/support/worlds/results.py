@@ -157,7 +157,7 @@ class World:
 
     async def stored(self, rows: int) -> None:
         async def are_there() -> bool:
-            return await self.count("sample") >= rows
+            return await self.count("stored_sample") >= rows
 
         await eventually(are_there, what=f"{rows} stored readings")
 

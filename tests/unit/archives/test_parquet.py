@@ -27,7 +27,7 @@ ROW = st.tuples(
 def test_other_reader_finds_values_and_nulls(
     groups: list[list[tuple[object, ...]]],
 ) -> None:
-    import pyarrow.parquet  # type: ignore[import-untyped]  # it has no types
+    import pyarrow.parquet
 
     file = ParquetFile(COLUMNS)
 

@@ -9,16 +9,15 @@ import msgspec
 import pytest
 
 from schemas.task.benchmark import BenchmarkMetrics, FailedLevel, LevelResult, LevelStats
+from shared.benchmarks.experiment_metrics import aggregate, with_gpus
 from shared.benchmarks.metrics import (
     MAX_CODES,
     FailedRequest,
     RequestSample,
-    aggregate,
     distribution,
     few_codes,
     level_result,
     pool_levels,
-    with_gpus,
 )
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -144,6 +143,7 @@ def test_failed_level_is_named_and_has_no_latency(bad: LevelResult) -> None:
     metrics = aggregate([good, bad])
 
     assert metrics.mean_e2e_latency == 2.5
+    assert good.mean_output_throughput_tokens_per_s is not None
     assert metrics.mean_output_throughput == good.mean_output_throughput_tokens_per_s / 2
     assert metrics.total_completed_requests == 1 + bad.num_completed_requests
     assert metrics.total_levels == 2

@@ -78,4 +78,4 @@ def test_all_mistakes_are_reported_together() -> None:
 
 def test_operator_additions_are_not_known_here() -> None:
     assert checked(parameters={"tp": 2, "my-plugin-knob": 1}).unknown == ("flag my-plugin-knob",)
-    assert checked(base_runtime="trtllm", parameters={"x": 1}).unknown == ("engine trtllm",)
+    assert checked(base_runtime="tgi", parameters={"x": 1}).unknown == ("engine tgi",)

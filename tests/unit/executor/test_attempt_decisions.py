@@ -24,7 +24,8 @@ from services.executor.domain.verdict import (
     on_full_disk,
     timeout_verdict,
 )
-from shared.benchmarks.metrics import RequestSample, aggregate, level_result
+from shared.benchmarks.experiment_metrics import aggregate
+from shared.benchmarks.metrics import RequestSample, level_result
 from shared.failures import RULES
 from shared.postgres.commands import OWNER_DOWN
 from tests.support.tables import for_each

@@ -80,7 +80,7 @@ def settings_in(directory: Path, **overrides: Any) -> ExecutorSettings:
 def test_unrunnable_cluster_start_names_its_field(
     tmp_path: Path, kind: Runtime, overrides: dict[str, Any], path: str | None
 ) -> None:
-    settings = settings_in(tmp_path)
+    settings = settings_in(tmp_path, engine_traffic="plaintext")
     journal = Journal(tmp_path / "journal.db")
     runtime = cluster_runtimes(settings, Cluster(settings), journal)[kind]
     start = cluster_start(kind, **overrides)

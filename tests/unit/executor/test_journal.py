@@ -382,3 +382,28 @@ async def test_closed_journal_asks_to_retry(tmp_path: Path) -> None:
 
     with pytest.raises(UnavailableError, match="being stopped"):
         await insert(closed, make_start())
+
+
+async def test_change_is_told_once_and_reading_is_not(journal: Journal) -> None:
+    told: list[str] = []
+    journal.on_change = lambda: told.append("changed")
+
+    await insert(journal, make_start())
+    after_change = list(told)
+    await journal.transact(store.find_unfinished_attempts)
+
+    assert after_change == told == ["changed"]
+
+
+async def test_transaction_that_fails_tells_of_no_change(journal: Journal) -> None:
+    told: list[str] = []
+    journal.on_change = lambda: told.append("changed")
+
+    def broken(connection: sqlite3.Connection) -> None:
+        store.insert_attempt(connection, make_start(), NOW)
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await journal.transact(broken)
+
+    assert told == []

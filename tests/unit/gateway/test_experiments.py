@@ -8,6 +8,7 @@ from schemas.gpus.device_grant import DeviceGrant
 from schemas.scheduler.reasons import Reason, ReasonCode
 from schemas.scheduler.reservations import ReservationState
 from schemas.scheduler.views import Explanation
+from schemas.task.dataset import DatasetFormat, DatasetUse
 from services.gateway.domain.experiments import experiment_detail
 from shared.gpu.info import gpu_info_of
 from tests.support.worlds.gateway import make_summary
@@ -59,3 +60,12 @@ def test_image_comes_from_newest_attempt_with_one() -> None:
     assert experiment_detail(failed, None, None).image_digest == "vllm@sha256:bb"
     assert experiment_detail(failed, measured, None).image_digest == "vllm@sha256:aa"
     assert experiment_detail(make_experiment(), None, None).image_digest is None
+
+
+def test_dataset_is_told_without_the_levels_too() -> None:
+    view = make_experiment()
+    use = DatasetUse(sha256="ab", format=DatasetFormat.TEXT, rows=2, used=1)
+    measured = make_summary(view, dataset=use)
+
+    assert experiment_detail(view, measured, None).dataset == use
+    assert experiment_detail(view, None, None).dataset is None

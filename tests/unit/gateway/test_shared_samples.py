@@ -24,7 +24,7 @@ def a_sample() -> ReceivedSample:
 def sent(wanted: MetricsFilter, received: ReceivedSample, **told: Any) -> GpuMetrics:
     part = wanted.of_sample(received, told.get("age_seconds", 0.0), told.get("skipped", 0))
     assert part is not None
-    return msgspec.json.decode(part, type=GpuMetrics)
+    return msgspec.json.decode(part.data, type=GpuMetrics)
 
 
 def names(metrics: GpuMetrics) -> list[str | None]:

@@ -15,7 +15,12 @@ from schemas.gateway.views import ExperimentDetail, MeasuredMetrics
 from schemas.gpus.gpu_request import ClusterRequest, GpuRequest
 from schemas.orchestrator.experiments import ExperimentState, TaskState
 from schemas.results.reports import WaterfallStep, WaterfallView
-from schemas.task.benchmark import FailedLevel, LoadBoundary, LoadKind
+from schemas.task.benchmark import (
+    FailedLevel,
+    LoadBoundary,
+    LoadKind,
+)
+from schemas.task.dataset import DatasetFormat, DatasetUse
 from schemas.task.objectives import Objective
 from schemas.task.quality import QualityVerdict
 from schemas.task.report import Deployments
@@ -242,11 +247,13 @@ def test_differing_answers_exclude_from_best() -> None:
     assert "Its answers: agreement 75 % with experiment 1 (at least 50 %)" in markdown(report)
 
 
-@pytest.mark.parametrize(("foreseen", "said"), [(0.25, "The roofline foresaw 0.25 s."), (None, "")])
+@pytest.mark.parametrize(
+    ("foreseen", "said"), [(0.25, "The prior predicted 0.25 s, off by 50 %."), (None, "")]
+)
 def test_prediction_stands_beside_best(foreseen: float | None, said: str) -> None:
     report = task_report(make_task(), [detail(1, 0.5, predicted_score=foreseen)], None)
 
-    lines = [line for line in markdown(report).splitlines() if "roofline" in line]
+    lines = [line for line in markdown(report).splitlines() if "prior" in line]
     assert "".join(lines) == said
 
 
@@ -598,6 +605,20 @@ def test_report_says_why_search_ended(reason: StopReason) -> None:
     report = task_report(make_task(stop_reason=reason), [], None)
 
     assert f"It stopped: {STOPPED[reason]}." in markdown(report)
+
+
+def test_report_names_each_dataset_that_prompts_were_of() -> None:
+    def measured(ordinal: int, sha256: str) -> ExperimentDetail:
+        use = DatasetUse(sha256=sha256, format=DatasetFormat.CSV, rows=9, used=5)
+        return replace(detail(ordinal, 1.0), dataset=use)
+
+    same = task_report(make_task(), [measured(1, "ab"), measured(2, "ab")], None)
+    changed = task_report(make_task(), [measured(1, "ab"), measured(2, "cd")], None)
+
+    assert markdown(same).count("Dataset: 5 of 9 rows of csv, SHA-256 ab;") == 1
+    assert "The dataset changed" not in markdown(same)
+    assert "SHA-256 cd;" in markdown(changed)
+    assert "The dataset changed while the task ran" in markdown(changed)
 
 
 def test_hostile_value_stays_one_markdown_cell() -> None:

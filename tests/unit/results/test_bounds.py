@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from schemas.task.benchmark import Bound, LevelMark, LevelResult
+from schemas.task.benchmark import LevelMark, LevelResult
+from schemas.task.level_bound import Bound
 from services.results.domain.bounds import WindowFacts, bounds_of
 from shared.benchmarks.metrics import RequestSample, level_result
 from tests.support.known_servers.bound_cases import BASE, Case, disturbed, named_of, truth_of

@@ -1,5 +1,6 @@
 """Errors of decoding, told by path and expectation."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -97,6 +98,21 @@ def test_mapping_key_keeps_dots_in_cut_text() -> None:
         msgspec.json.decode(text, type=TaskFile)
 
     assert explain_validation_error(caught.value, TaskFile, text)[0] == "$.parameters[...]"
+
+
+@pytest.mark.parametrize("url", ["engine:8000", "http://[", "http://engine:99999"])
+@pytest.mark.parametrize(("place", "is_list"), [("$.endpoint.url", False), ("$.endpoint", True)])
+def test_wrong_url_of_an_endpoint_is_told_at_its_place(url: str, place: str, is_list: bool) -> None:
+    text = json.dumps(json.loads(START + "}") | {"endpoint": {"url": [url] if is_list else url}})
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.json.decode(text, type=TaskFile)
+
+    path, sentence = explain_validation_error(caught.value, TaskFile, text)
+
+    assert path is not None
+    assert path.startswith(place)
+    assert sentence.startswith("expected http:// or https://, a host, and what stands before /v1")
+    assert is_list or sentence.endswith(f", got {url!r}")
 
 
 def test_every_pattern_is_told_in_words() -> None:

@@ -168,3 +168,31 @@ def test_an_answer_is_complete_or_says_why_not(chunks: list[bytes], want: str | 
 def test_data_that_is_no_chunk_is_malformed(data: bytes) -> None:
     with pytest.raises(MalformedStream):
         ChatStream().feed(b"data: " + data + b"\n\n", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "tokens", "first"),
+    [
+        pytest.param(["a"] * 8, 8, 1, id="a token a piece"),
+        pytest.param(["internationally", "a", "b", "c"], 4, 1, id="long words of a token each"),
+        pytest.param(["a"] * 8, 9, 1, id="an end that no piece shows"),
+        pytest.param([" a a a a"] * 4, 16, 4, id="four tokens a piece"),
+        pytest.param([" a", *[" a a a"] * 5], 16, 1, id="one, then three a piece"),
+        pytest.param([" a a a a"], 4, 3, id="all in one piece"),
+    ],
+)
+def test_first_piece_has_its_share_of_tokens(pieces: list[str], tokens: int, first: int) -> None:
+    stream, failure = read(*map(content, pieces), END)
+
+    assert failure is None
+    assert stream.count_first_tokens(tokens) == first
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+def test_pieces_of_thoughts_count_as_well(field: str) -> None:
+    thought = event(choices=[{"delta": {field: " a a"}}])
+
+    stream, _ = read(thought, thought, thought, thought, END)
+
+    assert stream.first_content_at == 0.0
+    assert stream.count_first_tokens(8) == 2

@@ -55,7 +55,11 @@ def test_uniform_scenario_of_two_starts_at_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "scenario", ["E(100)", "R(1,2)", "dataset", "U(8,5)/(1,2)", "U(0)/(1)", "U(0,0)/(1,2)", ""]
+    "scenario",
+    [
+        *("dataset", "U(8,5)/(1,2)", "U(0)/(1)", "U(0,0)/(1,2)", ""),
+        *("I(0,10)", "I(10,9000)", "I(10,10,0)", "I(10,10,65)"),
+    ],
 )
 def test_traffic_that_cannot_be_made_is_refused(scenario: str) -> None:
     with pytest.raises(UnsupportedTraffic) as refusal:

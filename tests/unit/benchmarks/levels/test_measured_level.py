@@ -8,8 +8,13 @@ from msgspec.structs import replace
 
 from schemas.task.benchmark import LevelMark
 from shared.benchmarks.arrivals import Load
-from shared.benchmarks.levels.measured_level import LevelOutcome, Record, measured_level_result
-from shared.benchmarks.metrics import FailedRequest, RequestSample
+from shared.benchmarks.levels.measured_level import (
+    LevelOutcome,
+    Record,
+    measured_level_result,
+    with_client_lag,
+)
+from shared.benchmarks.metrics import FailedRequest, RequestSample, level_result
 from tests.support.known_servers.known_engine import make_spec
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -128,3 +133,25 @@ def test_transient_requests_are_left_out() -> None:
     assert len(start) <= left_out < len(start) + 10
     assert (found.started_at - NOW).total_seconds() == pytest.approx(left_out)
     assert found.num_requests == 120 - left_out
+
+
+@pytest.mark.parametrize(("lag_seconds", "is_marked"), [(0.001, False), (0.02, True)])
+def test_another_process_is_late_where_this_one_is(lag_seconds: float, is_marked: bool) -> None:
+    samples = [
+        RequestSample(ttft=0.5, e2e_latency=1.0, num_input_tokens=9, num_output_tokens=9)
+        for _ in range(10)
+    ]
+    level = level_result(
+        scenario="D(9,9)",
+        num_concurrency=1,
+        started_at=NOW,
+        run_duration=10.0,
+        samples=samples,
+        error_codes={},
+    )
+
+    late = with_client_lag(level, [lag_seconds] * 100)
+
+    assert (LevelMark.CLIENT_LIMITED in late.marks) is is_marked
+    assert late.client_lag_p99_seconds == pytest.approx(2 * lag_seconds)
+    assert with_client_lag(level, []) == level

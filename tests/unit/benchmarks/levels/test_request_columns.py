@@ -26,6 +26,7 @@ ROWS = st.builds(
     num_output_tokens=TOKENS,
     error=st.none() | st.sampled_from(("503", "timeout", "connect")),
     turn=st.none() | st.integers(1, 64),
+    num_first_tokens=st.integers(1, 9),
 )
 
 

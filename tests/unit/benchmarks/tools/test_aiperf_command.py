@@ -181,3 +181,20 @@ def test_what_it_is_not_driven_to_do_is_refused(overrides: dict[str, Any], path:
         AIPerf().check(msgspec.structs.replace(SPEC, **overrides))
 
     assert refused.value.path == path
+
+
+def test_tokens_are_those_that_the_server_counts() -> None:
+    spec = BenchmarkSpec(traffic_scenarios=("E(40)",), batch_size=2, max_requests_per_level=3)
+    plan = plan_level(spec, "E(40)", Load(1), 1).with_tokens(1.25)
+
+    assert {size.num_input_tokens for size in plan.sizes} == {100}
+    assert {size.item_tokens for size in plan.sizes} == {40}
+
+
+def test_whole_answers_are_asked_in_lines_of_their_own() -> None:
+    spec = BenchmarkSpec(traffic_scenarios=("R(9,2)",), batch_size=2, max_requests_per_level=3)
+    plan = plan_level(spec, "R(9,2)", Load(1), 1)
+    lines = [msgspec.json.decode(line) for line in request_lines(plan, spec, "m")]
+
+    assert {tuple(line) for line in lines} == {("payload",)}
+    assert {len(line["payload"]["documents"]) for line in lines} == {2}

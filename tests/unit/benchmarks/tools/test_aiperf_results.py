@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from schemas.task.benchmark import BenchmarkSpec, LevelMark, LevelResult
+from shared.benchmarks.aiperf.command import Plan
 from shared.benchmarks.aiperf.results import (
     Ended,
     read_end,
@@ -37,7 +38,7 @@ LINE: dict[str, Any] = {
     "metrics": {
         "request_latency": {"value": 268.94892999999996, "unit": "ms"},
         "output_sequence_length": {"value": 30, "unit": "tokens"},
-        "inter_chunk_latency": {"value": [0.0, 3.784951, 71.84005], "unit": "ms"},
+        "inter_chunk_latency": {"value": [0.0, 3.784951, 71.84005] + 26 * [2.8], "unit": "ms"},
         "usage_completion_tokens": {"value": 30, "unit": "tokens"},
         "usage_prompt_tokens": {"value": 50, "unit": "tokens"},
         "time_to_first_token": {"value": 119.863236, "unit": "ms"},
@@ -65,13 +66,24 @@ def line(number: int = 0, **overrides: Any) -> bytes:  # any field of a line
     return json.dumps(told).encode()
 
 
+def make_plan(load: Load, requests: int, conversations: tuple[int, ...] = ()) -> Plan:
+    size = RequestSize(num_input_tokens=50, num_output_tokens=30)
+    return Plan(
+        load=load,
+        warmup_requests=0,
+        requests=requests,
+        sizes=(size,) * requests,
+        seed=0,
+        conversations=conversations,
+    )
+
+
 def read(*lines: bytes, cancelled: int = 0, load: Load | None = None) -> LevelResult:
     level, _ = read_level(
         lines,
         Ended(cancelled=cancelled, seconds=7.0),
         scenario="D(50,30)",
-        load=load or Load(8),
-        sizes=[RequestSize(num_input_tokens=50, num_output_tokens=30)] * 10,
+        plan=make_plan(load or Load(8), 10),
         spec=BenchmarkSpec(),
         began_at=BEGAN,
     )
@@ -137,7 +149,8 @@ def test_the_warm_up_counts_nowhere() -> None:
     ],
 )
 def test_tokens_are_counted_in_pieces_as_fallback(untold: set[str], tokens: int) -> None:
-    metrics = {name: told for name, told in LINE["metrics"].items() if name not in untold}
+    all_metrics = LINE["metrics"] | {"inter_chunk_latency": {"value": [0.0, 3.8, 71.8]}}
+    metrics = {name: told for name, told in all_metrics.items() if name not in untold}
 
     level = read(line(0, metrics=metrics))
 
@@ -209,8 +222,7 @@ def test_turns_are_counted_with_their_history() -> None:
         lines,
         Ended(cancelled=0, seconds=7.0),
         scenario="D(50,30)",
-        load=Load(2),
-        sizes=[RequestSize(num_input_tokens=50, num_output_tokens=30)] * 4,
+        plan=make_plan(Load(2), 4, conversations=(0, 2)),
         spec=BenchmarkSpec(turns=2),
         began_at=BEGAN,
     )
@@ -230,8 +242,19 @@ def test_unrequested_conversation_is_damage(conversation: int) -> None:
             [turn(conversation, 0, 0.0, prompt=50, cached=0)],
             Ended(cancelled=0, seconds=7.0),
             scenario="D(50,30)",
-            load=Load(2),
-            sizes=[RequestSize(num_input_tokens=50, num_output_tokens=30)] * 4,
+            plan=make_plan(Load(2), 4, conversations=(0, 2)),
             spec=BenchmarkSpec(turns=2),
             began_at=BEGAN,
         )
+
+
+def test_several_tokens_a_piece_are_several() -> None:
+    pieces = LINE["metrics"] | {"inter_chunk_latency": {"value": [20.0] * 9}}
+
+    level = read(line(0, metrics=pieces))
+
+    # Thirty tokens in ten pieces: the first three were there with the first piece.
+    assert level.stats.tpot is not None
+    assert level.stats.tpot.p50 == pytest.approx((0.26894893 - 0.119863236) / 27)
+    assert level.requests is not None
+    assert unpack_requests(level.requests)[0].num_first_tokens == 3

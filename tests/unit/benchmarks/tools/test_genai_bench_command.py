@@ -118,7 +118,7 @@ def test_a_levels_time_is_rounded_up_to_minutes(seconds: float, minutes: int) ->
     ("overrides", "path"),
     [
         ({"task": "text-to-embeddings"}, "$.benchmark.task"),
-        ({"traffic_scenarios": ("E(64)",)}, "$.benchmark.traffic_scenarios"),
+        ({"traffic_scenarios": ("E(64)", "D(1,1)")}, "$.benchmark.traffic_scenarios"),
         ({"traffic_scenarios": ("U(9,1)/(1,2)",)}, "$.benchmark.traffic_scenarios"),
         ({"additional_params": {"stream": False}}, "$.benchmark.additional_params.stream"),
     ],

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from schemas.task.benchmark import LevelResult, LevelStats
+from shared.benchmarks.experiment_metrics import aggregate
 from shared.benchmarks.genai_bench.results import (
     Observed,
     RunAggregate,
@@ -21,7 +22,7 @@ from shared.benchmarks.genai_bench.results import (
     with_unanswered,
 )
 from shared.benchmarks.levels.request_columns import RequestRow, unpack_requests
-from shared.benchmarks.metrics import FailedRequest, RequestSample, aggregate, level_result
+from shared.benchmarks.metrics import FailedRequest, RequestSample, level_result
 from shared.benchmarks.tools.adapter import DamagedResult
 
 STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -250,15 +251,21 @@ def test_every_scenario_keeps_its_name(scenario: str) -> None:
 
 
 def test_embeddings_have_no_measure_of_output() -> None:
-    """The tool writes 0 for what such a task does not have."""
+    """The tool writes 0 for what such a task does not have, and the end for its first token."""
     zero = ("tpot", "output_latency", "output_inference_speed", "output_throughput")
     stats = {name: spread(1.5) for name in MEASURES}
     stats |= {name: spread(0) for name in (*zero, "num_output_tokens")}
     level = read_run(make_file(make_request(), scenario="E(64)", stats=stats), OBSERVED)
 
-    assert [getattr(level.stats, name) for name in zero] == [None] * 4
-    assert level.stats.ttft is not None
-    assert level.stats.num_output_tokens is not None
+    absent = (*zero, "ttft", "num_output_tokens")
+    assert [getattr(level.stats, name) for name in absent] == [None] * len(absent)
+    assert level.stats.e2e_latency is not None
+    assert level.stats.num_input_tokens is not None
+    assert level.mean_output_throughput_tokens_per_s is None
+    assert level.items_per_second == level.requests_per_second
+    assert level.requests is not None
+    [row] = unpack_requests(level.requests)
+    assert (row.ttft, row.num_output_tokens) == (None, None)
 
 
 def test_milliseconds_become_seconds() -> None:
@@ -293,8 +300,8 @@ def test_what_is_no_result_is_told(content: bytes) -> None:
     ],
 )
 def test_the_file_of_a_run_is_found_by_its_name(scenario: str, written: str) -> None:
-    assert Path(written).match(file_pattern(scenario, "text-to-text", 8))
-    assert not Path(written).match(file_pattern(scenario, "text-to-text", 80))
+    assert Path(written).match(file_pattern(scenario, "text-to-text", "num_concurrency", 8))
+    assert not Path(written).match(file_pattern(scenario, "text-to-text", "num_concurrency", 80))
 
 
 def test_the_debug_file_of_a_run_has_its_name() -> None:

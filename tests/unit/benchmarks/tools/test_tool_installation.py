@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shared import paths
 from shared.benchmarks.aiperf.installation import AIPERF
 from shared.benchmarks.genai_bench.installation import GENAI_BENCH
 from shared.benchmarks.tools.environment import (
@@ -13,7 +14,6 @@ from shared.benchmarks.tools.environment import (
     Receipt,
     Tool,
     lock_digest,
-    read_lock,
 )
 from shared.benchmarks.tools.install import InstallationFailed, fitting_python, install
 from shared.paths import tools_directory
@@ -136,9 +136,14 @@ def test_fitting_python_is_found(tool: Tool) -> None:
     assert python is None or Path(python).exists()
 
 
-def test_a_packed_lock_is_read_as_the_plain_one(tmp_path: Path) -> None:
+def test_a_packed_lock_is_read_as_the_plain_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A wheel has it compressed; what was installed from a checkout stays current."""
-    lock = tmp_path / "requirements.lock"
-    (tmp_path / "requirements.lock.xz").write_bytes(lzma.compress(b"tool==1 --hash=sha256:0"))
+    packed = tmp_path / "locks.json.xz"
+    packed.write_bytes(lzma.compress(b'{"tool/requirements.lock": "tool==1 --hash=sha256:0"}'))
+    monkeypatch.setattr(paths, "PACKED_LOCKS", packed)
 
-    assert read_lock(lock) == b"tool==1 --hash=sha256:0"
+    assert paths.read_lock(paths.SOURCE_ROOT / "tool/requirements.lock") == (
+        b"tool==1 --hash=sha256:0"
+    )

@@ -9,15 +9,14 @@ from msgspec.structs import replace
 from schemas.task.benchmark import (
     BenchmarkResult,
     BenchmarkTool,
-    Bound,
-    CacheReset,
-    LevelBound,
     LevelMark,
     LevelResult,
-    PrefixCacheUse,
 )
+from schemas.task.level_bound import Bound, LevelBound
+from schemas.task.prefix_cache import CacheReset, PrefixCacheUse
 from services.cli.display.bench_results import level_table, progress_line, remarks, show_progress
-from shared.benchmarks.metrics import RequestSample, aggregate, level_result
+from shared.benchmarks.experiment_metrics import aggregate
+from shared.benchmarks.metrics import RequestSample, level_result
 from shared.benchmarks.tools.adapter import LoadPhase, Progress
 
 NOT_EMPTIED = "prefix cache: not emptied, as this tool draws prompts of its own"
@@ -178,3 +177,24 @@ def test_without_terminal_only_level_ends_are_printed() -> None:
         show(make_progress(level_no=2))
 
     assert len(stream.getvalue().splitlines()) == 4
+
+
+def test_embeddings_have_a_column_of_inputs_and_none_of_tokens() -> None:
+    sample = RequestSample(e2e_latency=0.5, num_input_tokens=512)
+    level = level_result(
+        scenario="E(64)",
+        num_concurrency=2,
+        started_at=datetime(2026, 1, 2, tzinfo=UTC),
+        run_duration=4.0,
+        samples=[sample] * 8,
+        error_codes={},
+        batch_size=8,
+    )
+
+    table = level_table(make_result(level), gpus=2)
+    [row] = table.rows
+    shown = dict(zip(table.headings, row, strict=True))
+    assert (shown["inputs/s"], shown["requests/s"]) == ("16.0", "2.00")
+    assert (shown["input tok/s"], shown["input per GPU"]) == ("1024.0", "512.0")
+    assert not [heading for heading in shown if "ttft" in heading or "output" in heading]
+    assert "each request had 8 inputs" in remarks(make_result(level))

@@ -122,6 +122,24 @@ def test_hanging_check_does_not_affect_others(fake: FakeHost) -> None:
     assert "UnicodeDecodeError" in checks[1].found
 
 
+def test_processors_that_save_power_are_a_warning(fake: FakeHost) -> None:
+    [probe] = [probe for probe in host.PROBES if probe.name == "CPU governor"]
+    place = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
+
+    none = probe.inspect(fake.facts)
+    fake.file(place, "powersave\n")
+    saving = probe.inspect(fake.facts)
+    fake.file(place, "performance\n")
+    full = probe.inspect(fake.facts)
+
+    assert [check.state for check in (none, saving, full)] == [
+        State.NOT_APPLICABLE,
+        State.WARN,
+        State.OK,
+    ]
+    assert "performance" in saving.fix  # how to end it
+
+
 def test_only_needed_and_broken_checks_fail() -> None:
     states = [State.OK, State.WARN, State.NOT_APPLICABLE, State.MISSING, State.ERROR]
 

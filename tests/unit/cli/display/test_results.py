@@ -262,7 +262,7 @@ def test_preflight_findings_are_shown_with_action() -> None:
 
     assert origin_lines(make_experiment()) == []
     foreseen = make_experiment(predicted_score=0.25, objective_score=0.5)
-    assert origin_lines(foreseen) == ["its roofline foresaw 0.25, measured: 0.5000"]
+    assert origin_lines(foreseen) == ["its prior predicted 0.25, measured: 0.5000, off by 50 %"]
     assert origin_lines(make_experiment(preflight=(unknown,))) == [
         "preflight, cuda: image a does not tell its CUDA; fetch it"
     ]

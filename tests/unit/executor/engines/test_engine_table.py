@@ -159,7 +159,7 @@ def test_a_model_that_is_no_name_is_refused(model: str) -> None:
 
 
 def test_unknown_engine_is_refused_with_known_ones() -> None:
-    with pytest.raises(RefusedError, match="llamacpp, lmdeploy, sglang, simulated, vllm"):
+    with pytest.raises(RefusedError, match="llamacpp, lmdeploy, sglang, simulated, trtllm, vllm"):
         engine_named("tgi")
 
 

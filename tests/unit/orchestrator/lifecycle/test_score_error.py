@@ -18,7 +18,7 @@ from services.orchestrator.domain.lifecycle.score_error import (
     score_error,
     without_client_failure,
 )
-from shared.benchmarks.metrics import aggregate
+from shared.benchmarks.experiment_metrics import aggregate
 from shared.benchmarks.verdicts.slo import slo_verdict
 from tests.support.worlds.benchmark_levels import make_level
 from tests.support.worlds.orchestrator_records import make_file

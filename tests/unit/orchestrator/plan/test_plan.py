@@ -288,7 +288,7 @@ def test_unknown_engine_is_refused_outside_clusters() -> None:
         plan(base_runtime="sglan")
 
     assert (refused.value.code, refused.value.path) == (ErrorCode.BAD_REQUEST, "$.base_runtime")
-    assert "llamacpp, lmdeploy, sglang, simulated, vllm" in refused.value.message
+    assert "llamacpp, lmdeploy, sglang, simulated, trtllm, vllm" in refused.value.message
 
 
 @pytest.mark.parametrize(

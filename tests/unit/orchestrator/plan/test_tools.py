@@ -8,6 +8,7 @@ from schemas.task.benchmark import BenchmarkTool
 from services.orchestrator.domain.installation.installation import Installation
 from services.orchestrator.domain.installation.offers import Offer
 from services.orchestrator.domain.installation.tools import choose_tool
+from shared.engines.variants import SINGLE
 from tests.support.worlds.orchestrator_records import make_file, make_offer, make_plan
 
 BOTH = ("genai-bench", "builtin")
@@ -72,4 +73,6 @@ def test_node_that_loses_the_tool_is_left_out() -> None:
 
     assert planned.benchmark_tool is GENAI
     later = nodes(BOTH, ("builtin",))
-    assert Installation(later).find_eligible(planned.planner.workload, GENAI) == ("n1",)
+    assert Installation(later).find_eligible(
+        planned.planner.engines[SINGLE].planner.workload, GENAI
+    ) == ("n1",)

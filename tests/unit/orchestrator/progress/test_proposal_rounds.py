@@ -6,7 +6,7 @@ import pytest
 
 from services.orchestrator import proposal_rounds
 from services.orchestrator.domain.installation.installation import Installation
-from services.orchestrator.domain.plan.planner import make_planner
+from services.orchestrator.domain.plan.task_planner import make_task_planner
 from services.orchestrator.domain.progress.proposals import Answer, answer, ask
 from services.orchestrator.domain.progress.snapshot import TaskSnapshot
 from services.orchestrator.proposal_rounds import (
@@ -73,7 +73,7 @@ async def test_new_task_has_its_first_proposal_answered(seed: int | None) -> Non
     optimization = {"strategy": "random"} | ({} if seed is None else {"seed": seed})
     snapshot = make_snapshot(optimization)
     question = ask(snapshot, INSTALLATION)
-    planner = make_planner(snapshot.file, INSTALLATION)
+    planner = make_task_planner(snapshot.file, INSTALLATION)
 
     actions = await decide_answered(snapshot, INSTALLATION, planner, NOW)
 

@@ -201,7 +201,7 @@ def crashes_with_one_gpu(point: Point) -> float | None:
 def failed(space: Space, count: int, kind: FailureKind) -> list[Trial]:
     """So many that failed with one GPU, and as many that were measured with more."""
     places = [place for place in space.places() if place[0] == 0][:count]
-    others = [place for place in space.places() if place[0] > 0][:count]
+    others = [place for place in space.places() if place[0] != 0][:count]
     trials = [Trial(ordinal=n, place=p, standing=9, failure=kind) for n, p in enumerate(places, 1)]
     measured = [Trial(ordinal=count + n, place=p, standing=n) for n, p in enumerate(others)]
     return [*trials, *measured]

@@ -92,7 +92,7 @@ def test_samples_have_every_value_and_both_ends() -> None:
 
 def test_draws_stay_in_range_on_a_log_scale() -> None:
     random = Random(1)
-    rates = [space(MIXED).draw(random)[2] for _ in range(300)]
+    rates = [space(MIXED).draw(random)[2] or 0.0 for _ in range(300)]
 
     assert all(0.01 <= rate <= 100 for rate in rates)
     assert 100 < sum(rate < 1 for rate in rates) < 200

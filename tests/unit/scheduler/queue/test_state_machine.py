@@ -10,8 +10,9 @@ from itertools import count
 import msgspec
 import pytest
 
-from services.scheduler.domain.indexes import node_index, node_views
+from services.scheduler.domain.indexes import node_views, room_groups
 from services.scheduler.domain.model import state
+from services.scheduler.domain.placement import density
 from services.scheduler.domain.queue import (
     availability_timeline,
     backfill,
@@ -80,7 +81,8 @@ def test_random_history_with_small_caches_is_valid(
         (placement_search, "MAX_FILTER_INDEXES", 1),
         (node_views, "LEAST_LOG", 2),
         (availability_timeline, "SPARE_ENTRIES", 0),
-        (node_index, "SPARE_ENTRIES", 0),
+        (room_groups, "SPARE_ENTRIES", 0),
+        (density, "MAX_KNOWN", 1),
         (deadlines, "SPARE_DEADLINES", 0),
         (state, "SPARE_ENDS", 0),
     ):

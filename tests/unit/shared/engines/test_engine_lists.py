@@ -164,6 +164,7 @@ def test_no_list_has_a_dangerous_flag_name() -> None:
     suspect = re.compile(r"path|-dir|file|folder|url|endpoint|-cls|plugin|hook|trust")
     known = {
         "enable-profile-cuda-graph",
+        "lora-paths",  # ids of a hub
         "mamba-max-states-per-path",
         "speculative-draft-model-path",  # an id of a hub
         "tokenizer-path",  # the same
@@ -256,3 +257,15 @@ def test_a_share_of_the_memory_is_no_percentage(engine: str, flag: str) -> None:
 
 def test_a_misspelt_flag_names_the_one_like_it() -> None:
     assert "did you mean 'tensor-parallel-size'" in str(refusal("vllm", {"tensor-paralel-size": 2}))
+
+
+@pytest.mark.parametrize(("engine", "flag"), [("vllm", "lora-modules"), ("sglang", "lora-paths")])
+def test_adapters_of_a_hub_are_several_arguments(engine: str, flag: str) -> None:
+    listed = next(each for each in ALLOW_LISTS.values() if each.engine == engine)
+    rules = EngineRules(allow_list=listed.name)
+
+    value = check_value(engine, rules, flag, flag, "sql=org/sql-lora chat=org/chat")
+
+    assert value == ["sql=org/sql-lora", "chat=org/chat"]
+    for path in ("sql=/etc", "sql=../x", "sql=./x", "sql", "=a/b", "a=b/c/d", ""):
+        assert refusal(engine, {flag: path}) is not None, path

@@ -36,6 +36,15 @@ sglang:cached_tokens_total{cache_source="host",model_name="m"} 30.0
 sglang:generation_tokens_total{model_name="m"} 500.0
 sglang:spec_accept_length{model_name="m"} 2.5
 """
+TRTLLM = """
+trtllm_num_requests_running{model_name="m"} 4.0
+trtllm_num_requests_waiting{model_name="m"} 2.0
+trtllm_kv_cache_utilization{model_name="m"} 0.5
+trtllm_prompt_tokens_total{model_name="m"} 100.0
+trtllm_prompt_cached_tokens_total{model_name="m"} 25.0
+trtllm_generation_tokens_total{model_name="m"} 40.0
+trtllm_spec_decode_acceptance_length{model_name="m"} 2.5
+"""
 LLAMACPP = """
 llamacpp:prompt_tokens_total 12
 llamacpp:tokens_predicted_total 34
@@ -86,6 +95,21 @@ llamacpp:requests_deferred 0
                 accept_length=2.5,
             ),
             id="sglang",
+        ),
+        pytest.param(
+            TRTLLM,
+            "trtllm",
+            EngineReading(
+                running=4,
+                waiting=2,
+                kv_cache_percent=50,
+                prefix_queried_tokens=100,
+                prefix_hit_tokens=25,
+                prompt_tokens=100,
+                generation_tokens=40,
+                accept_length=2.5,
+            ),
+            id="TensorRT-LLM",
         ),
         pytest.param(
             LLAMACPP,

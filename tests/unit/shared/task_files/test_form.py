@@ -1,5 +1,8 @@
 """A task file with its short forms, and with all of its mistakes."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +169,17 @@ def test_namespace_in_file_is_told_where_to_put_it() -> None:
         "Object contains unknown field `namespace`: it is no part of the file"
     )
     assert "`submit` and `run` take --namespace" in message
+
+
+def test_wrong_endpoint_is_explained_any_number_of_times() -> None:
+    wrong = {"deployment_mode": "endpoint", "endpoint": {"url": 7, "api_key": 7}}
+    code = (
+        "from shared.task_files.form import form_of\n"
+        f"for _ in range(500): mistakes = form_of({json.dumps(wrong).encode()!r}).mistakes\n"
+        "print([mistake.path for mistake in mistakes])"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert ended.returncode == 0, "msgspec has ended the process"
+    assert "$.endpoint.api_key" in ended.stdout
