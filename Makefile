@@ -25,12 +25,12 @@ EXTRAS := --extra agent --extra cluster --extra keyring --extra mcp --extra serv
 
 WEB := services/gateway/web
 # Node from PATH where it is new enough for the tools of the page, else from a package in .venv.
-HAS_NODE = node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' 2>/dev/null && command -v npm >/dev/null
+HAS_NODE = node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 22 || (a === 22 && b >= 19) ? 0 : 1)' 2>/dev/null && command -v npm >/dev/null
 NPM = cd "$(WEB)" && PATH="$(abspath $(BIN)):$$PATH" npm --no-update-notifier
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo web dist image site web-test web-lint web-types web-units screenshots test test-long test-kubernetes test-slow test-newest-pytest mutate check lint types contracts bench docs lock clean
+.PHONY: help install demo web dist image site web-test web-lint web-types web-units screenshots test test-long test-kubernetes test-slow test-newest-pytest mutate check lint types contracts bench bench-gates docs lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -117,6 +117,9 @@ bench: install $(STAMPS)/tools ## Run a benchmark: make bench NAME=main
 	@test -n "$(NAME)" || { echo "Which benchmark? For example: make bench NAME=main" >&2; exit 2; }
 	@"$(BIN)/python" -m "tests.benchmarks.$(NAME)"
 
+bench-gates: install ## Refuse figures that got worse than accepted, on a quiet machine (ARGS="--record" accepts this run's)
+	@"$(BIN)/python" -m tests.benchmarks.gates $(ARGS)
+
 docs: $(STAMPS)/dev ## Write what is generated: commands, settings and task file in docs/reference, rules of the page
 	@"$(BIN)/python" -m tests.contract.make_reference
 
@@ -135,6 +138,8 @@ lock: $(STAMPS)/bootstrap ## Regenerate the lock files (LOCK_FLAGS=--upgrade mov
 		--output-file shared/benchmarks/genai_bench/requirements.lock
 	@$(COMPILE) --no-deps shared/engines/llamacpp/model.in --output-file shared/engines/llamacpp/model.lock
 	@$(COMPILE) shared/benchmarks/aiperf/requirements.in --output-file shared/benchmarks/aiperf/requirements.lock
+	@$(COMPILE) shared/benchmarks/aiconfigurator/requirements.in \
+		--output-file shared/benchmarks/aiconfigurator/requirements.lock
 	@$(COMPILE) tests/support/generated_client/requirements.in \
 		--output-file tests/support/generated_client/requirements.lock
 	@$(COMPILE) tests/support/patroni/requirements.in --output-file tests/support/patroni/requirements.lock
