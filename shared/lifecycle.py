@@ -22,6 +22,7 @@ from shared.errors import StewardError
 from shared.paths import DataDirectory, lock_file
 
 READY_FILE_VARIABLE: Final = "GPUSTEWARD_READY_FILE"
+ENVIRONMENTS_VARIABLE: Final = "GPUSTEWARD_SERVICE_ENVIRONMENTS"  # of several in one process
 PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 PR_SET_CHILD_SUBREAPER: Final = 36
 

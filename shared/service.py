@@ -41,18 +41,67 @@ async def _log_dead_letter(subject: str, body: bytes, error: str) -> None:
 
 
 def run_service(create: Callable[[], "Service"]) -> None:
-    """A service's whole life. Settings that it refuses, and a database that it does, end it with a
-    sentence and EX_CONFIG.
+    """Run a service for its whole life, which is this process's. Settings that it refuses, and a
+    database that it does, end it with a sentence and EX_CONFIG.
+    """
+    run_services([create])
+
+
+def run_services(creates: Sequence[Callable[[], "Service"]]) -> None:
+    """Run several services in this process, as `run_service` does one.
+
+    It is ready when all of them are. A loop that fails in one ends all.
     """
     forget_ready()
     try:
-        service = create()
+        services = [create() for create in creates]
         give_back_memory()
-        gc.freeze()  # it lives as long as the process: no collection has to look through it
-        service.run()
+        gc.freeze()  # they live as long as the process: no collection has to look through them
+        _run_until_ended(services)
     except SettingsError as error:
         print(error, file=sys.stderr)  # noqa: T201  # the process's own edge, before it can log
         sys.exit(os.EX_CONFIG)
+
+
+def _run_until_ended(services: Sequence["Service"]) -> None:
+    """Run until SIGTERM or SIGINT; exit with status 1 when a loop fails.
+
+    Raises SettingsError if the database is not one of this release.
+    """
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_run_all(services))
+    except SettingsError:
+        raise
+    except Exception:  # noqa: BLE001  # the process's own edge: the status shows it, the service logged it
+        sys.exit(1)
+
+
+async def _run_all(services: Sequence["Service"]) -> None:
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    not_ready = len(services)
+
+    def one_is_ready() -> None:
+        nonlocal not_ready
+        not_ready -= 1
+        if not_ready == 0:
+            notify_ready()
+
+    # A task each, whose context has the service's name for what it logs.
+    tasks = []
+    for service in services:
+        service.on_ready = one_is_ready
+        tasks.append(loop.create_task(service.run_until(ended), name=service.name))
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        ended.set()  # the others stop as on a signal
+        await asyncio.wait(tasks)
+        for task in tasks:
+            task.result()
+    finally:
+        await cancel_and_wait(*tasks)
 
 
 class Service:
@@ -83,6 +132,7 @@ class Service:
         self.bus = bus
         self.database = database
         self.background = Background()
+        self.on_ready = notify_ready  # which is of the process: one with several services waits
         self._loops = dict(loops or {})
         self._start, self._ready, self._stop = start, ready, stop
         dead_letter = _log_dead_letter
@@ -106,36 +156,29 @@ class Service:
         self.app.after_startup(self._after_subscriptions)
         self.app.on_shutdown(self._before_disconnect)
 
-    def run(self) -> None:
-        """Run until SIGTERM or SIGINT; exit with status 1 when a loop fails.
-
-        Raises SettingsError if the database is not one of this release.
+    async def run_until(self, ended: asyncio.Event) -> None:
+        """Run until `ended` is set: by others, or here where the start fails. It may be set before
+        the start is over. Logs and raises what the start or a loop raised.
         """
         configure_logging(self.name)
         try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(self._run())
+            await self._run_until(ended)
         except SettingsError:
             raise
-        except Exception:  # noqa: BLE001  # the process's own edge: the status shows it
+        except Exception:
             log.exception("service_failed", name=self.name)
-            sys.exit(1)
+            raise
 
-    async def _run(self) -> None:
-        """Run until a signal, also one that comes before the start is over.
-
-        FastStream's own way looks for one many times a second, a third of what an idle agent costs.
-        """
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, ended.set)
+    async def _run_until(self, ended: asyncio.Event) -> None:
+        # FastStream's own way looks for an end many times a second, a third of what an idle agent
+        # costs.
 
         def end_if_failed(start: asyncio.Task[None]) -> None:
             if not start.cancelled() and start.exception() is not None:
                 ended.set()
 
         async with self.app.lifespan_context():
-            starting = loop.create_task(self.app.start())
+            starting = asyncio.get_running_loop().create_task(self.app.start())
             starting.add_done_callback(end_if_failed)
             try:
                 await ended.wait()
@@ -182,7 +225,7 @@ class Service:
         await self.bus.flush()
         if self._ready is not None:
             await self._ready()
-        notify_ready()
+        self.on_ready()
         log.info("service_ready", name=self.name)
 
     async def _before_disconnect(self) -> None:

@@ -58,6 +58,7 @@ ENVIRONMENT_READERS = {
     "shared/local_platform/backup/restore.py": "a service inherits what its caller has",
     "shared/local_platform/platform.py": "a service inherits what its supervisor has",
     "shared/local_platform/supervisor/launcher_process.py": "a fork gets what a service is given",
+    "shared/services_process.py": "each of its services reads what it alone is given",
     "shared/settings.py": "the settings",
     "shared/skip_optional_imports.py": "decides what is imported before there are settings",
 }

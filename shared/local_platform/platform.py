@@ -8,11 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from schemas.base import node_speaker
 from shared.errors import StewardError
 from shared.host_header import LOOPBACK_OF_WILDCARD
 from shared.ids import host_node_id
-from shared.lifecycle import DataDirectoryLock, forget_ready, give_back_memory, notify_ready
+from shared.lifecycle import (
+    ENVIRONMENTS_VARIABLE,
+    DataDirectoryLock,
+    forget_ready,
+    give_back_memory,
+    notify_ready,
+)
 from shared.local_platform.bus_users import LOCAL_ADMIN, BusUsers
 from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.local_platform.fleet_quantum import quantum_environment
@@ -39,6 +47,10 @@ STOP_TIMEOUT_SECONDS: Final[Mapping[str, float]] = {"executor": 30.0}
 
 # Half of what these import nobody shares; they do it beside each other instead.
 IMPORTING_THEMSELVES: Final = frozenset({"executor", "gateway"})
+
+# Those of one process where the platform is compact. The executor, which engines outlive, and the
+# second scheduler, which renews leases while these start anew, stay apart.
+COMPACT_SERVICES: Final = frozenset(SERVICES) - {"executor"}
 
 CLUSTER_SERVICES: Final[Mapping[str, str]] = {"cluster": "cluster", "cluster-executor": "executor"}
 
@@ -102,9 +114,11 @@ class Platform:
     def stages(self) -> list[Stage]:
         """The servers, then the services, which need not wait for each other."""
         servers: Stage = [server for server in (self.nats, self.postgres) if server is not None]
-        services: Stage = [
-            self._service(name) for name in SERVICES if name in self.options.services
-        ]
+        names = [name for name in SERVICES if name in self.options.services]
+        together = COMPACT_SERVICES.intersection(names) if self.options.compact else frozenset()
+        services: Stage = [self._service(name) for name in names if name not in together]
+        if together:
+            services.append(self._services([name for name in names if name in together]))
         services += [
             replace(self._service(name), name=f"{name}-2")
             for name in self._doubled
@@ -205,15 +219,28 @@ class Platform:
         return ChildSpec(
             name=name,
             argv=[sys.executable, "-m", f"services.{name}"],
-            env=lambda: {
-                **self.environment(),
-                **self._database_environment(name),
-                **self._login_of(name),
-                **self._own_environment(name),
-                **self._joining_environment(name),
-            },
+            env=lambda: {**self.environment(), **self._environment_of(name)},
             stop_timeout_seconds=STOP_TIMEOUT_SECONDS.get(name, 10.0),
         )
+
+    def _services(self, names: Sequence[str]) -> ChildSpec:
+        """Return one process of all of them."""
+
+        def environment() -> dict[str, str]:
+            by_name = msgspec.json.encode({name: self._environment_of(name) for name in names})
+            return {**self.environment(), ENVIRONMENTS_VARIABLE: by_name.decode()}
+
+        argv = [sys.executable, "-m", "shared.services_process", *names]
+        return ChildSpec(name="services", argv=argv, env=environment)
+
+    def _environment_of(self, name: str) -> dict[str, str]:
+        """Return the variables that this service alone gets. The servers must be running."""
+        return {
+            **self._database_environment(name),
+            **self._login_of(name),
+            **self._own_environment(name),
+            **self._joining_environment(name),
+        }
 
     def _cluster_services(self, cluster: ClusterOptions) -> Stage:
         """They speak for the cluster, and its executor has a journal of its own."""

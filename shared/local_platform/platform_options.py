@@ -33,7 +33,8 @@ class PlatformOptions:
     `nats_credentials_path` is a user's file for all, or a directory with one for each.
     `simulate` has telemetry make up a fleet, `fleet` being the file that describes it. With a
     `tokens_file` the API requires tokens. With a `cluster` its adapter and executor run as well.
-    With a `standby` a second process of each platform service runs, at the same address.
+    With a `standby` a second process of each platform service runs, at the same address. If
+    `compact`, one process runs all services but the executor and the second scheduler.
 
     The API shows `tls_certificate`, whose key is in `tls_key`. What other machines reach without
     one is given a certificate by an authority of our own, for this machine's names and `tls_names`,
@@ -55,6 +56,7 @@ class PlatformOptions:
     services: Sequence[str] = SERVICES
     cluster: ClusterOptions | None = None
     standby: bool = False
+    compact: bool = False
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     tls_names: Sequence[str] = ()

@@ -3,8 +3,8 @@
 `make bench NAME=main`. It reports and never fails a test. The last line is one JSON object:
 `grant_p99_ms` (request published to grant received, free GPUs, one after another), `idle_rss_mb`
 (proportional set size of all our processes, the two servers not counted), `idle_unshared_mb` (the
-part of it that each has alone) and `demo_warm_s` (`gpusteward demo` from start to end, everything
-installed).
+part of it that each has alone), `idle_compact_mb` (as `idle_rss_mb`, with `up --compact`) and
+`demo_warm_s` (`gpusteward demo` from start to end, everything installed).
 """
 
 import asyncio
@@ -93,6 +93,31 @@ def label(process: psutil.Process) -> str:
     return Path(line[0]).name if line else process.name()
 
 
+async def idle_memory(platform: PlatformProcess) -> dict[str, Memory]:
+    """Return the memory of each of a platform's processes, the servers left out, once it rests."""
+    await asyncio.sleep(SETTLE_SECONDS)
+    processes = marked_processes(str(platform.directory.installation_id()))
+    assert platform.process is not None
+    processes.append(psutil.Process(platform.process.pid))
+    return {
+        f"{label(process)} ({process.pid})": memory_of(process)
+        for process in {p.pid: p for p in processes}.values()
+        if not process.name().startswith(SERVERS)
+    }
+
+
+async def measure_compact_memory() -> float:
+    """Return the idle memory of a compact platform, in MiB."""
+    with short_directory() as directory:
+        platform = PlatformProcess(directory / "data", arguments=("--simulate", "--compact"))
+        await platform.start()
+        try:
+            memory = await idle_memory(platform)
+        finally:
+            await platform.stop()
+    return sum(each.proportional for each in memory.values())
+
+
 async def measure_platform() -> tuple[list[float], dict[str, Memory]]:
     """Grant latencies and the idle memory of each process."""
     with short_directory() as directory:
@@ -108,15 +133,7 @@ async def measure_platform() -> tuple[list[float], dict[str, Memory]]:
                 str(platform.directory.nats / "users" / "gateway.json"),
             ) as bus:
                 latencies = await grant_latencies_ms(bus)
-            await asyncio.sleep(SETTLE_SECONDS)
-            processes = marked_processes(str(platform.directory.installation_id()))
-            assert platform.process is not None
-            processes.append(psutil.Process(platform.process.pid))
-            memory: dict[str, Memory] = {}
-            for process in {p.pid: p for p in processes}.values():
-                if not process.name().startswith(SERVERS):
-                    name = f"{label(process)} ({process.pid})"
-                    memory[name] = memory_of(process)
+            memory = await idle_memory(platform)
             return latencies, memory
         finally:
             await platform.stop()
@@ -142,6 +159,7 @@ def measure_demo() -> float:
 def main() -> None:
     """Measure, print the tables, print the JSON line."""
     latencies, memory = asyncio.run(measure_platform())
+    compact = asyncio.run(measure_compact_memory())
     demo_seconds = measure_demo()
     quantiles = statistics.quantiles(latencies, n=100)
     console = Console()
@@ -156,11 +174,13 @@ def main() -> None:
         ("all", total),
     ]:
         sizes.add_row(name, f"{size.proportional:.0f}", f"{size.unshared:.0f}")
+    sizes.add_row("all with --compact", f"{compact:.0f}", "")
     console.print(sizes)
     result = {
         "grant_p99_ms": round(quantiles[98], 1),
         "idle_rss_mb": round(total.proportional),
         "idle_unshared_mb": round(total.unshared),
+        "idle_compact_mb": round(compact),
         "demo_warm_s": round(demo_seconds, 1),
     }
     sys.stdout.write(json.dumps(result) + "\n")

@@ -38,6 +38,7 @@ from tests.support.processes.platform import (
 from tests.support.processes.secret_search import contents_below, everything_stored, is_in
 
 SERVICES = ("telemetry", "scheduler", "orchestrator", "executor", "results", "gateway")
+COMPACT = ("services", "executor", "scheduler-2")
 HF_TOKEN = "hf_planted_for_engines"
 TOKEN = "planted-token-of-a-client"
 
@@ -130,6 +131,30 @@ async def test_task_completes_with_a_killed_service(platform: PlatformProcess, v
     view = await platform.until_finished(task_id)
     assert view["state"] == "completed"
     await assert_sound(platform, task_id)
+
+
+@pytest.mark.long
+async def test_task_completes_with_killed_compact_services() -> None:
+    with short_directory() as directory:
+        platform = PlatformProcess(directory / "data", arguments=("--simulate", "--compact"))
+        try:
+            await platform.start()
+            task_id = await platform.submit(quick_task("compact"))
+
+            async def is_measuring() -> bool:
+                view = await platform.task(task_id)
+                return bool(view.get("experiments_by_state", {}).get("running"))
+
+            await eventually(is_measuring)
+            platform.kill("services")
+            await eventually(platform.is_ready, within_seconds=60, what="services that run again")
+
+            view = await platform.until_finished(task_id)
+            assert view["state"] == "completed"
+            assert set(platform.states()) == {*COMPACT, "nats", "postgres"}
+            await assert_sound(platform, task_id)
+        finally:
+            await platform.stop()
 
 
 @pytest.mark.long

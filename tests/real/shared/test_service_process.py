@@ -1,6 +1,7 @@
 """A service as a process: what its exit status tells."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -103,3 +104,31 @@ async def test_wrong_bus_address_is_a_sentence_and_status_78() -> None:
     (sentence,) = said.decode().splitlines()
     assert sentence.startswith("GPUSTEWARD_NATS_URL: expected the address of a NATS server")
     assert sentence.endswith("got 'nats://a:4222;nats://b:4222'")
+
+
+async def test_services_of_one_process_are_ready_and_end_together(
+    nats_url: str, tmp_path: Path
+) -> None:
+    ready = tmp_path / "ready"
+    variables = {READY_FILE_VARIABLE: str(ready), "BESIDE": str(tmp_path)}
+    process = await start(nats_url, tmp_path, **variables)
+    assert process.stderr is not None
+    log = b""
+    try:
+        while log.count(b"service_ready") + log.count(b"beside_starts") < 2:
+            log += await asyncio.wait_for(process.stderr.readline(), 40)
+        was_ready = ready.is_symlink()
+        (tmp_path / "go").touch()
+        await eventually(ready.is_symlink, what="ready services")
+        (tmp_path / "fail").touch()
+        log += (await asyncio.wait_for(process.communicate(), 40))[1]
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+    assert not was_ready
+    assert (tmp_path / "stopped").exists()
+    assert process.returncode == 1
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith(b"{")]
+    who = {line["event"]: line["service"] for line in lines}
+    assert (who["beside_starts"], who["service_failed"]) == ("beside", "failing")

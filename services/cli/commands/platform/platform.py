@@ -114,6 +114,11 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Run each platform service twice, so that one may end while another goes on.",
 )
 @click.option(
+    "--compact",
+    is_flag=True,
+    help="Run most services in one process: less memory, and they restart together.",
+)
+@click.option(
     "--cluster",
     "context",
     is_flag=False,
@@ -141,10 +146,13 @@ def up(
     fleet: Path | None,
     node_id: str | None,
     standby: bool,
+    compact: bool,
     context: str | None,
     cluster_id: str | None,
 ) -> None:
     """Run the platform on this machine until Ctrl-C."""
+    if standby and compact:
+        raise click.UsageError("--compact runs less, --standby runs more: give one of them")
     require_extra("server")
     if context is not None:
         require_extra("cluster")
@@ -187,6 +195,7 @@ def up(
                 simulate=fleet is not None,
                 cluster=cluster,
                 standby=standby,
+                compact=compact,
                 tls_certificate=tls_certificate,
                 tls_key=tls_key,
                 tls_names=tls_names,

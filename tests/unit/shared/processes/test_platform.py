@@ -1,14 +1,17 @@
 """Which processes a platform is made of and what each of them is told."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from shared.ids import host_node_id, node_token
+from shared.lifecycle import ENVIRONMENTS_VARIABLE
 from shared.local_platform.platform import (
     ADMIT_NODES_VARIABLE,
     AGENT_SERVICES,
+    POSTGRES_VARIABLE,
     ClusterOptions,
     Platform,
     PlatformOptions,
@@ -59,6 +62,23 @@ def test_a_standby_of_each_platform_service_shares_its_address(tmp_path: Path) -
     assert spec_of(options, "gateway-2").argv[-1] == "services.gateway"
     own = Platform(options)._own_environment("gateway")  # noqa: SLF001  # the rest needs a server
     assert own["GPUSTEWARD_GATEWAY_SHARES_PORT"] == "true"
+
+
+def test_compact_services_share_a_process_but_no_login(tmp_path: Path) -> None:
+    options = PlatformOptions(
+        data_dir=tmp_path,
+        nats_url="nats://127.0.0.1:4222",
+        postgres_dsn="postgresql://127.0.0.1/gpusteward",
+        compact=True,
+    )
+    spec = spec_of(options, "services")
+    variables = json.loads(environment_of(options, "services")[ENVIRONMENTS_VARIABLE])
+
+    names = [child.name for child in platform_children(options)]
+    assert names == ["executor", "services", "scheduler-2"]
+    assert list(spec.argv[-5:]) == list(variables)
+    assert POSTGRES_VARIABLE in variables["gateway"]
+    assert POSTGRES_VARIABLE not in variables["telemetry"]
 
 
 def test_existing_servers_replace_embedded_ones(tmp_path: Path) -> None:
