@@ -22,6 +22,7 @@ from tests.support.forked_workers import ForkedWorkers
 from tests.support.idle_clock import Clock, idle_time
 from tests.support.interruption import let_children_be_interrupted
 from tests.support.paths import ROOT
+from tests.support.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from shared.processes.users import Identity
@@ -52,11 +53,16 @@ structlog.configure(
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--workers", type=int, default=0, help="run so many files at once")
+    parser.addoption(
+        "--begin-within", type=float, help="skip what has not begun after so many seconds"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if count := config.getoption("--workers"):
         config.pluginmanager.register(ForkedWorkers(count))
+    if seconds := config.getoption("--begin-within"):
+        config.pluginmanager.register(TimeLimit(seconds))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
