@@ -155,9 +155,8 @@ class DecisionLoop:
     async def _commit(self, decided: Sequence[Decision], now: datetime) -> None:
         live = self._live
         async with self.database.transaction() as connection:
-            xid = await self.leadership.check(connection, is_decision=True)
             writes = Writes()
-            await apply_decisions.apply(connection, writes, decided, now)
+            xid = await apply_decisions.apply(connection, writes, self.leadership, decided, now)
             await decision_log.record(
                 writes,
                 term=self._term or 0,

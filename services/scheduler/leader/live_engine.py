@@ -174,8 +174,7 @@ class LiveEngine:
 
     async def _read_changes(self, since: _Position) -> tuple[Changes, Rows]:
         async with self.database.statements() as connection:
-            changes = await change_feed.poll(connection, since.snapshot, self._own_xids)
-            return changes, await change_feed.read(connection, changes)
+            return await change_feed.poll(connection, since.snapshot, self._own_xids)
 
     def _is_gap(self, since: _Position, changes: Changes) -> bool:
         if changes.timeline != since.timeline:

@@ -22,6 +22,7 @@ from services.scheduler.domain.placement.eligibility import share_kind
 from services.scheduler.domain.placement.reasons import NEVER_FITS, WAIT_TIMED_OUT
 from services.scheduler.ledger import events
 from services.scheduler.ledger.device_cells import FreeCells, Range, multirange
+from services.scheduler.ledger.leader_election import Leadership
 from services.scheduler.ledger.rows import holder_rows, label_rows, reservation_rows
 from services.scheduler.ledger.rows.reservation_rows import Ending, Reservation
 from services.scheduler.ledger.timeline import draw_epochs
@@ -32,18 +33,27 @@ from shared.postgres.writes import Writes
 
 Stored = Mapping[UUID, Reservation]
 
-# Draws epochs once the devices are locked. Returns no row, and draws none, if a device is out of
-# service, has another MIG profile than decided, or has been put into MIG mode since.
-_LOCK_DEVICES: Final = f"""
-WITH locked AS MATERIALIZED (
+# Locks in order, each step once it has all rows of the one before: the leader's row, reservations,
+# devices. Every value is of a locked row, so none is from before a wait. Then draws epochs: none if
+# a device is out of service, has another MIG profile than decided, or was put into MIG mode.
+_LOCK: Final = f"""
+, stored AS MATERIALIZED (
+    SELECT {reservation_rows.COLUMNS} FROM reservation r
+    WHERE r.reservation_id = ANY($5) AND EXISTS (SELECT FROM leadership)
+    ORDER BY r.reservation_id FOR UPDATE),
+devices AS MATERIALIZED (
     SELECT device_no, mig_profile, cordoned OR removed OR health <> 'ok'
         OR (mig_enabled IS TRUE AND parent_uuid IS NULL) AS blocked
-    FROM device WHERE device_no = ANY($1) ORDER BY device_no FOR UPDATE)
-UPDATE epoch SET {draw_epochs("$3")}
-WHERE (SELECT count(*) FROM unnest($1::bigint[], $2::text[]) AS decided (device_no, mig_profile)
-    JOIN locked USING (device_no)
-    WHERE NOT blocked AND locked.mig_profile IS NOT DISTINCT FROM decided.mig_profile)
-    = cardinality($1::bigint[]) RETURNING value
+    FROM device WHERE device_no = ANY($6) AND (SELECT count(*) FROM stored) > 0
+    ORDER BY device_no FOR UPDATE),
+drawn AS (
+    UPDATE epoch SET {draw_epochs("$8")} WHERE $8 > 0 AND (
+        SELECT count(*) FROM unnest($6::bigint[], $7::text[]) AS decided (device_no, mig_profile)
+        JOIN devices USING (device_no)
+        WHERE NOT blocked AND devices.mig_profile IS NOT DISTINCT FROM decided.mig_profile)
+    = cardinality($6::bigint[]) RETURNING value)
+SELECT stored.*, leadership.xid, (SELECT value FROM drawn) AS last_epoch
+FROM leadership LEFT JOIN stored ON true
 """
 _CELLS_IN_USE: Final = """
 SELECT device_no, cells FROM holding WHERE device_no = ANY($1) AND released_at IS NULL
@@ -95,17 +105,35 @@ WHERE r.reservation_id = new.reservation_id
 
 
 async def apply(
-    connection: Connection, writes: Writes, decisions: Sequence[Decision], now: datetime
-) -> None:
-    """Write the decisions and their events; the caller holds the leader row, sends the writes and
-    commits.
+    connection: Connection,
+    writes: Writes,
+    leadership: Leadership,
+    decisions: Sequence[Decision],
+    now: datetime,
+) -> str:
+    """Write the decisions and their events; the caller sends the writes and commits. Return the
+    transaction's id.
 
-    Raises LedgerChanged if the ledger is not what was decided on any more, and asyncpg's violations
-    of integrity if devices or hosts are held already.
+    Raises LeadershipLost, LedgerChanged if the ledger is not what was decided on any more, and
+    asyncpg's violations of integrity if devices or hosts are held already.
     """
-    stored = await reservation_rows.lock(
-        connection, [decision.reservation_id for decision in decisions]
+    grants = [decision for decision in decisions if isinstance(decision, Grant)]
+    device_by_number = {s.device.number: s.device for g in grants for s in g.placed.devices}
+    rows = await leadership.check_and_fetch(
+        connection,
+        _LOCK,
+        [decision.reservation_id for decision in decisions],
+        list(device_by_number),
+        [device.mig_profile for device in device_by_number.values()],
+        len(grants),
+        is_decision=True,
     )
+    # Nothing decided on waits for a confirmed stop: `_check` refuses what does.
+    stored = {
+        row["reservation_id"]: reservation_rows.Reservation.from_row(row)
+        for row in rows
+        if row["reservation_id"] is not None
+    }
     if len(stored) < len(decisions):
         raise LedgerChanged("a reservation is gone")
     await _end(
@@ -116,7 +144,9 @@ async def apply(
         now,
     )
     await _preempt(writes, [d for d in decisions if isinstance(d, Preempt)], stored, now)
-    await _grant(connection, writes, [d for d in decisions if isinstance(d, Grant)], stored, now)
+    await _grant(connection, writes, grants, stored, rows[0]["last_epoch"], now)
+    xid: str = rows[0]["xid"]
+    return xid
 
 
 async def _grant(
@@ -124,6 +154,7 @@ async def _grant(
     writes: Writes,
     grants: Sequence[Grant],
     stored: Stored,
+    last_epoch: int | None,
     now: datetime,
 ) -> None:
     if not grants:
@@ -131,17 +162,10 @@ async def _grant(
     for grant in grants:
         _check(stored[grant.reservation_id], ReservationState.QUEUED)
     new_holdings = [(g.reservation_id, n) for g in grants for n in sorted(g.placed.numbers)]
-    device_by_number = {s.device.number: s.device for g in grants for s in g.placed.devices}
-    last = await connection.fetchval(
-        _LOCK_DEVICES,
-        list(device_by_number),
-        [d.mig_profile for d in device_by_number.values()],
-        len(grants),
-    )
-    if last is None:
+    if last_epoch is None:
         raise LedgerChanged("a device is not in service any more, or not what it was")
     await _check_share_kinds(connection, grants)
-    next_epochs = count(last - len(grants) + 1)
+    next_epochs = count(last_epoch - len(grants) + 1)
     epochs = {grant.reservation_id: next(next_epochs) for grant in grants}
     cells = await _take_cells(connection, grants, new_holdings)
     new_cells = [cells[reservation_id].get(number) for reservation_id, number in new_holdings]

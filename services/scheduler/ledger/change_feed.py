@@ -25,35 +25,6 @@ from services.scheduler.ledger.rows import quota_rows
 from services.scheduler.ledger.timeline import TIMELINE
 from shared.postgres.database import Connection, Row, from_json
 
-# Triggers write a row into `change` for whatever decisions depend on. `new` are those rows that
-# were not visible in the snapshot $1, but for the transactions $2, whose changes the caller made
-# itself. The rest is what time alone has brought, by the database's clock.
-_POLL: Final = f"""
-WITH new AS MATERIALIZED (
-    SELECT reservation_id, device_no, node_id, namespace FROM change
-    WHERE xid >= pg_snapshot_xmin($1::text::pg_snapshot)
-        AND NOT pg_visible_in_snapshot(xid, $1::text::pg_snapshot)
-        AND xid <> ALL($2::text[]::xid8[]))
-SELECT pg_current_snapshot()::text AS snapshot, {TIMELINE} AS timeline,
-    statement_timestamp() AS now,
-    ARRAY(SELECT DISTINCT reservation_id FROM new WHERE reservation_id IS NOT NULL)
-        AS reservation_ids,
-    ARRAY(SELECT DISTINCT device_no FROM new WHERE device_no IS NOT NULL) AS device_nos,
-    ARRAY(SELECT DISTINCT node_id FROM new WHERE node_id IS NOT NULL) AS node_ids,
-    ARRAY(SELECT DISTINCT namespace FROM new WHERE namespace IS NOT NULL) AS namespaces,
-    ARRAY(SELECT reservation_id FROM reservation
-        WHERE lease_expires_at <= statement_timestamp()) AS expired,
-    ARRAY(SELECT reservation_id FROM reservation
-        WHERE preempting_until <= statement_timestamp()) AS preempted,
-    least((SELECT min(lease_expires_at) FROM reservation WHERE lease_expires_at IS NOT NULL),
-        (SELECT min(preempting_until) FROM reservation WHERE preempting_until IS NOT NULL))
-        AS next_end_at
-"""
-_READ_ONE_SNAPSHOT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-_POSITION: Final = f"""
-SELECT pg_current_snapshot()::text AS snapshot, {TIMELINE} AS timeline,
-    statement_timestamp() AS now
-"""
 _RESERVATIONS: Final = """
 SELECT r.reservation_id, r.namespace, r.state, r.arrival,
     (r.request || CASE WHEN r.idle_preemptible THEN '{"preemptible": true, "priority": -1000}'
@@ -68,7 +39,39 @@ SELECT r.reservation_id, r.namespace, r.state, r.arrival,
         AND h.released_at IS NULL ORDER BY h.device_no) AS parts
 FROM reservation r
 """
-_CHANGED_RESERVATIONS: Final = f"{_RESERVATIONS} WHERE r.reservation_id = ANY($1)"
+# Triggers write a row into `change` for whatever decisions depend on. `new` are those rows that
+# were not visible in the snapshot $1, but for the transactions $2, whose changes the caller made
+# itself. The rest of `polled` is what time alone has brought, by the database's clock. There is a
+# row for each changed reservation, or one without. LIMIT has each looked up by its key, also by a
+# plan that was made while the table was small.
+_POLL: Final = f"""
+WITH new AS MATERIALIZED (
+    SELECT reservation_id, device_no, node_id, namespace FROM change
+    WHERE xid >= pg_snapshot_xmin($1::text::pg_snapshot)
+        AND NOT pg_visible_in_snapshot(xid, $1::text::pg_snapshot)
+        AND xid <> ALL($2::text[]::xid8[])),
+polled AS MATERIALIZED (SELECT pg_current_snapshot()::text AS snapshot, {TIMELINE} AS timeline,
+    statement_timestamp() AS now,
+    ARRAY(SELECT DISTINCT device_no FROM new WHERE device_no IS NOT NULL) AS device_nos,
+    ARRAY(SELECT DISTINCT node_id FROM new WHERE node_id IS NOT NULL) AS node_ids,
+    ARRAY(SELECT DISTINCT namespace FROM new WHERE namespace IS NOT NULL) AS namespaces,
+    ARRAY(SELECT reservation_id FROM reservation
+        WHERE lease_expires_at <= statement_timestamp()) AS expired,
+    ARRAY(SELECT reservation_id FROM reservation
+        WHERE preempting_until <= statement_timestamp()) AS preempted,
+    least((SELECT min(lease_expires_at) FROM reservation WHERE lease_expires_at IS NOT NULL),
+        (SELECT min(preempting_until) FROM reservation WHERE preempting_until IS NOT NULL))
+        AS next_end_at)
+SELECT polled.*, changed.* FROM polled LEFT JOIN (
+    SELECT found.* FROM (SELECT DISTINCT reservation_id AS id FROM new) AS ids,
+        LATERAL ({_RESERVATIONS} WHERE r.reservation_id = ids.id LIMIT 1) AS found) AS changed
+    ON true
+"""
+_READ_ONE_SNAPSHOT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_POSITION: Final = f"""
+SELECT pg_current_snapshot()::text AS snapshot, {TIMELINE} AS timeline,
+    statement_timestamp() AS now
+"""
 _OPEN_RESERVATIONS: Final = f"""
 {_RESERVATIONS} WHERE r.state = 'queued'
     OR r.reservation_id IN (SELECT h.reservation_id FROM holding h WHERE h.released_at IS NULL)
@@ -123,7 +126,6 @@ class Changes(Struct, frozen=True, kw_only=True):
     snapshot: str
     timeline: int
     now: datetime
-    reservation_ids: list[UUID]
     device_nos: list[int]
     node_ids: list[NodeId]
     namespaces: list[str] = []
@@ -155,8 +157,9 @@ class ReservationRow(Struct, frozen=True, kw_only=True):
     def from_row(cls, row: Row) -> Self:
         """Make one from a row of `_RESERVATIONS`."""
         is_shared = any(part < WHOLE for part in row["parts"])
+        plain = {name: row[name] for name in cls.__struct_fields__}
         return cls(
-            **dict(row)
+            **plain
             | {
                 "state": ReservationState(row["state"]),
                 "request": from_json(row["request"], GpuRequest),
@@ -279,25 +282,24 @@ class Rows(Struct, frozen=True, kw_only=True):
     quotas: Sequence[Quota] = ()
 
 
-async def poll(connection: Connection, snapshot: str, own_xids: Sequence[str] = ()) -> Changes:
+async def poll(
+    connection: Connection, snapshot: str, own_xids: Sequence[str] = ()
+) -> tuple[Changes, Rows]:
     """Return what transactions other than `own_xids` have changed since the snapshot of an earlier
-    poll.
+    poll, and the rows as they are now: newer changes may show, and show again.
     """
-    [row] = await connection.fetch(_POLL, snapshot, list(own_xids))
-    return Changes(**dict(row))
-
-
-async def read(connection: Connection, changes: Changes) -> Rows:
-    """The rows that have changed, as they are now: newer changes may show, and show again."""
+    polled = await connection.fetch(_POLL, snapshot, list(own_xids))
+    changes = Changes(**{name: polled[0][name] for name in Changes.__struct_fields__})
 
     async def fetch(statement: str, ids: Sequence[object]) -> Sequence[Row]:
         return await connection.fetch(statement, ids) if ids else ()
 
-    reservations = await fetch(_CHANGED_RESERVATIONS, changes.reservation_ids)
     devices = await fetch(_CHANGED_DEVICES, changes.device_nos)
     nodes = await fetch(_CHANGED_NODES, changes.node_ids)
-    return Rows(
-        reservations=[ReservationRow.from_row(row) for row in reservations],
+    return changes, Rows(
+        reservations=[
+            ReservationRow.from_row(row) for row in polled if row["reservation_id"] is not None
+        ],
         devices=DeviceRow.from_rows(devices),
         nodes=[NodeRow.from_row(row) for row in nodes],
         quotas=await quota_rows.find(connection, changes.namespaces) if changes.namespaces else (),

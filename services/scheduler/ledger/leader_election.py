@@ -5,7 +5,7 @@ to run out when the leader is gone: Postgres frees it with the dead process's co
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
@@ -16,7 +16,7 @@ from services.scheduler.ledger.session import session
 from shared.errors import StewardError, UnavailableError
 from shared.ids import new_id
 from shared.logging import log
-from shared.postgres.database import Connection, Database
+from shared.postgres.database import Connection, Database, Row
 from shared.waiting import cancel_and_wait
 
 SUCCESSION_LOCK: Final = 0x67707574
@@ -43,7 +43,7 @@ WHERE holder = $1 AND term = $2 AND expires_at > clock_timestamp() RETURNING ter
 """
 _GIVE_UP: Final = "UPDATE leader SET expires_at = '-infinity' WHERE holder = $1"
 _CHECK: Final = """
-SELECT pg_current_xact_id()::text FROM leader,
+SELECT pg_current_xact_id()::text AS xid FROM leader,
     set_config('idle_in_transaction_session_timeout', $3, true) AS idle,
     set_config('gpusteward.is_decision', $4, true) AS decision
 WHERE holder = $1 AND term = $2 AND expires_at > clock_timestamp() FOR UPDATE OF leader
@@ -109,24 +109,33 @@ class Leadership:
         async with self.database.transaction() as connection:
             await connection.execute(_GIVE_UP, self.holder)
 
-    async def check(self, connection: Connection, *, is_decision: bool = False) -> str:
-        """Lock the row until this transaction ends; the transaction's id.
+    async def check(self, connection: Connection) -> None:
+        """Lock the row until this transaction ends, as `check_and_fetch` does."""
+        await self.check_and_fetch(connection, "SELECT FROM leadership")
 
-        With `is_decision` its changes wake no decision loop. Raises LeadershipLost if the row is
+    async def check_and_fetch(
+        self, connection: Connection, query: str, *args: object, is_decision: bool = False
+    ) -> Sequence[Row]:
+        """Lock the row until this transaction ends, and run a query in the same statement.
+
+        The query reads the one row of `leadership` before it locks or reads others, returns a row for
+        it, and has its parameters from $5 on. `leadership.xid` is the transaction's id. With
+        `is_decision` its changes wake no decision loop. Raises LeadershipLost if the row is
         not ours now. A process paused before this commits nothing; one paused after it is
         cut off by Postgres before others wait for long.
         """
-        xid = await connection.fetchval(
-            _CHECK,
+        rows = await connection.fetch(
+            f"WITH leadership AS MATERIALIZED ({_CHECK}) {query}",
             self.holder,
             self.term,
             f"{self.ttl_seconds * 1000:.0f}ms",
             "on" if is_decision else "off",
+            *args,
         )
-        if xid is None:
+        if not rows:
             self.term = None
             raise LeadershipLost("the leader row is not ours any more")
-        return str(xid)
+        return rows
 
 
 @dataclass(slots=True)

@@ -1,8 +1,10 @@
 """Two schedulers on one ledger: both accept, one decides, a paused leader commits nothing."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
@@ -23,7 +25,7 @@ from services.scheduler.ledger.leader_election import Leadership, Succession
 from services.scheduler.ledger.migrations import MIGRATIONS
 from shared.errors import UnavailableError
 from shared.ids import new_id
-from shared.postgres.database import Connection, Database
+from shared.postgres.database import Connection, Database, Row
 from shared.testing import eventually
 from tests.support.processes.scheduler import scheduler_process
 from tests.support.worlds.scheduler import World, accepted, ledger, scheduler, world
@@ -43,18 +45,21 @@ class PausedLeadership(Leadership):
         if self.resume.is_set():
             await super().renew()
 
-    async def check(self, connection: Connection, *, is_decision: bool = False) -> str:
+    async def check_and_fetch(
+        self, connection: Connection, query: str, *args: object, is_decision: bool = False
+    ) -> Sequence[Row]:
+        check = partial(super().check_and_fetch, connection, query, *args, is_decision=is_decision)
         if self.resume.is_set():
-            return await super().check(connection, is_decision=is_decision)
+            return await check()
         self.paused.set()
         await self.resume.wait()
         try:
-            xid = await super().check(connection, is_decision=is_decision)
+            rows = await check()
         except Exception as error:
             self.outcome.set_result(type(error).__name__)
             raise
         self.outcome.set_result("committed")
-        return xid
+        return rows
 
 
 async def test_resigned_scheduler_leaves_the_succession(database: Database) -> None:

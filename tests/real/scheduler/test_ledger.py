@@ -75,7 +75,7 @@ async def test_a_leader_s_decision_wakes_no_decision_loop(database: Database) ->
     add_node = "INSERT INTO node (node_id) VALUES ($1)"
     async with listening(database) as wakes:
         async with database.transaction() as connection:
-            await leadership.check(connection, is_decision=True)
+            await leadership.check_and_fetch(connection, "SELECT FROM leadership", is_decision=True)
             await connection.execute(add_node, "alpha")
         async with database.transaction() as connection:
             await leadership.check(connection)

@@ -19,6 +19,7 @@ from services.scheduler.domain.placement.decisions import Grant
 from services.scheduler.domain.placement.device_choice import Scored
 from services.scheduler.domain.placement.placement import Placed, PlacedNode
 from services.scheduler.ledger import apply_decisions
+from services.scheduler.ledger.leader_election import Leadership
 from services.scheduler.ledger.migrations import MIGRATIONS
 from services.scheduler.ledger.rows import node_rows, reservation_rows
 from services.scheduler.ledger.transitions import LedgerChanged
@@ -42,6 +43,7 @@ class Stale:
         self.database = database
         self.grant = grant
         self.inventory = before
+        self.leadership = Leadership(database, 3600.0)
 
     def reported(self, *, labels: dict[str, str] | None = None, **device: Any) -> None:
         [facts] = self.inventory.devices
@@ -61,7 +63,7 @@ class Stale:
 
     async def grant_in(self, connection: Connection) -> None:
         writes, now = Writes(), await reservation_rows.database_now(connection)
-        await apply_decisions.apply(connection, writes, (self.grant,), now)
+        await apply_decisions.apply(connection, writes, self.leadership, (self.grant,), now)
         await writes.send(connection)
 
 
@@ -88,7 +90,9 @@ async def decided(
     database = Database(postgres_dsn, "scheduler", MIGRATIONS)
     await database.open()
     try:
-        yield Stale(database, grant_of(waiting, number, gpu, request, labels or {}), before)
+        stale = Stale(database, grant_of(waiting, number, gpu, request, labels or {}), before)
+        await stale.leadership.hold(succeeds=True)
+        yield stale
     finally:
         await database.close()
 

@@ -33,21 +33,18 @@ class FakeLedger:
         self.loads += 1
         return Position(snapshot="0", timeline=self.timeline, now=self.now), Rows()
 
-    async def poll(self, *_: object) -> Changes:
-        return Changes(
+    async def poll(self, *_: object) -> tuple[Changes, Rows]:
+        changes = Changes(
             timeline=self.timeline,
             snapshot="0",
             now=self.now,
-            reservation_ids=[],
             device_nos=[],
             node_ids=[],
             expired=[],
             preempted=[],
             next_end_at=None,
         )
-
-    async def read(self, *_: object) -> Rows:
-        return Rows()
+        return changes, Rows()
 
 
 class NoSnapshots:

@@ -23,7 +23,7 @@ from shared.postgres.database import Connection, Row, Writer, from_json, to_json
 
 _NOW: Final = "SELECT clock_timestamp()"
 _BEFORE_ITS_END: Final = frozenset({ReservationState.QUEUED, *HOLDING_STATES})
-_COLUMNS: Final = """
+COLUMNS: Final = """
 r.reservation_id, r.arrival, r.namespace, r.holder, r.request, r.state, r.revision, r.requested_at,
 r.wait_deadline_at, r.granted_at, r.ended_at, r.epoch, r.node_id, r.devices, r.lease_ttl_seconds,
 r.lease_expires_at, r.preempting_until, r.preempted_for, r.preempted_by, r.reasons, r.reason,
@@ -31,7 +31,7 @@ r.cluster, r.idle_since, r.idle_warned_at, r.idle_action, r.idle_acts_at, r.idle
 r.idle_exempt_until, r.idle_exempt_reason, r.forecast_start_at, r.requester
 """
 _RESERVATION: Final = f"""
-SELECT {_COLUMNS}, EXISTS (
+SELECT {COLUMNS}, EXISTS (
     SELECT 1 FROM holding h WHERE h.reservation_id = r.reservation_id
     AND h.released_at IS NULL AND h.quarantined_at IS NOT NULL) OR EXISTS (
     SELECT 1 FROM cluster_holding h WHERE h.reservation_id = r.reservation_id
@@ -49,7 +49,7 @@ ORDER BY r.arrival DESC LIMIT $4
 # The clock is read behind each row's lock.
 _LOCK: Final = f"""
 WITH locked AS MATERIALIZED (
-    SELECT {_COLUMNS} FROM reservation r WHERE r.reservation_id = ANY($1)
+    SELECT {COLUMNS} FROM reservation r WHERE r.reservation_id = ANY($1)
     ORDER BY r.reservation_id FOR UPDATE)
 SELECT *, clock_timestamp() AS now FROM locked
 """
@@ -182,8 +182,8 @@ class Reservation(Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(device.node_id for device in self.devices))
 
     @classmethod
-    def from_row(cls, row: Row, *, quarantined: bool) -> Self:
-        """Make one from a row of `_COLUMNS`."""
+    def from_row(cls, row: Row, *, quarantined: bool = False) -> Self:
+        """Make one from a row of `COLUMNS`."""
         plain = {name: row[name] for name in cls.__struct_fields__ if name != "quarantined"}
         return cls(
             **plain
