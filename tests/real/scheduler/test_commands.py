@@ -51,6 +51,24 @@ async def test_repeated_command_gets_the_same_answer(steward: World) -> None:
     assert len(steward.seen(ReservationGranted)) == 1
 
 
+async def test_answers_of_a_reservation_outlive_it(steward: World) -> None:
+    await steward.add_node("alpha", 1)
+    granted = await steward.granted(await steward.request())
+    ids: dict[str, Any] = {"reservation_id": granted.reservation_id, "epoch": granted.epoch}
+    renewal = RenewReservation(command_id=new_id(), **ids)
+    release = ReleaseReservation(command_id=new_id(), stopped=True, **ids)
+    first = [accepted(await steward.bus.request(command)) for command in (renewal, release)]
+
+    # With one that is new, so that they may be of one batch.
+    *again, late = await asyncio.gather(
+        *map(steward.bus.request, (renewal, release, replace(renewal, command_id=new_id())))
+    )
+
+    assert again == first
+    assert refused(late).code is ErrorCode.LEASE_LOST
+    assert len(steward.seen(ReservationReleased)) == 1
+
+
 async def test_repeated_reservation_must_have_same_body(
     steward: World,
 ) -> None:
