@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import msgspec
 import nats.errors
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig
@@ -74,6 +75,13 @@ class _Inbox:
 
     async def take(self, message: Msg) -> None:
         self.under_way.take(message)
+
+
+async def acknowledge(client: Client, messages: Sequence[Msg]) -> None:
+    """Acknowledge messages in one write: `Msg.ack` of each takes as long as decoding it."""
+    acks = b"".join(b"PUB %b 0\r\n\r\n" % message.reply.encode() for message in messages)
+    await client._send_command(acks)  # noqa: SLF001  # nats-py has no other for several messages
+    await client._flush_pending()  # noqa: SLF001  # as above
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +179,7 @@ class SampleConsumer(Generic[S]):
             for message in messages:
                 await message.nak()
             raise
-        for message in messages:
-            await message.ack()
+        await acknowledge(self.bus.nats, messages)
 
     async def _handle(self, samples: list[S], messages: list[Msg]) -> None:
         """Handle a batch until it is done; while the outside is down, further messages wait in the

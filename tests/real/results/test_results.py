@@ -67,6 +67,7 @@ async def test_duplicates_and_disorder_change_nothing(world: World) -> None:
         await world.complete(event, ticks=7)
         assert await world.count("stored_sample") == 24
         assert await world.count("attempt") == 1
+        await eventually(world.all_acknowledged, what="samples that the stream gives up")
     versions = [told.version for told in await world.told_summaries()]
     assert versions == sorted(set(versions))
 

@@ -23,7 +23,7 @@ from services.results.settings import ResultsSettings
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode
-from shared.messaging.streams import EVENTS
+from shared.messaging.streams import EVENTS, SAMPLES
 from shared.testing import eventually
 
 BOOT = UUID(int=7)
@@ -154,6 +154,12 @@ class World:
             return count
         finally:
             await connection.close()
+
+    async def all_acknowledged(self) -> bool:
+        """Whether the stream knows of every sample that it was stored."""
+        stream = str(SAMPLES.name)
+        info = await self.client.jetstream().consumer_info(stream, "results_store_samples")
+        return (info.num_ack_pending, info.num_pending) == (0, 0)
 
     async def stored(self, rows: int) -> None:
         async def are_there() -> bool:
