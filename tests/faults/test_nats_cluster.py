@@ -252,6 +252,7 @@ def summary(name: str, seconds: Sequence[float]) -> str:
     )
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 async def test_restarted_leader_is_noticed_by_nobody(tmp_path: Path, postgres_dsn: str) -> None:
     async with arena(tmp_path / "nats", postgres_dsn) as running:

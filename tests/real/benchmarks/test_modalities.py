@@ -230,6 +230,7 @@ async def test_engine_of_chats_alone_says_what_it_lacks(scenario: str) -> None:
         await run_builtin(spec, base_url=engine.base_url, model_name=LLAMA_MODEL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("flags", "scenario"),
     [({"embeddings": True, "pooling": "mean"}, "E(16)"), ({"reranking": True}, "R(16,4)")],

@@ -260,6 +260,7 @@ async def test_bad_trace_is_refused_before_the_engine(nats_url: str, tmp_path: P
     assert (refused.path or "").startswith("$.benchmark.trace")
 
 
+@pytest.mark.long
 async def test_uploads_reach_executors_without_a_shared_disk(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:

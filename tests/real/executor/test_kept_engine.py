@@ -231,6 +231,7 @@ async def test_stopped_executor_ends_the_engine_that_it_keeps(
     assert "the executor was stopped" in release.reason
 
 
+@pytest.mark.long
 async def test_killed_executor_reuses_no_engine_that_it_kept(nats_url: str, tmp_path: Path) -> None:
     settings = make_settings(nats_url, tmp_path)
     first = keeping({**FAST, "ignore-sigterm": True})

@@ -114,6 +114,7 @@ async def fetch(directory: DataDirectory, query: str) -> Any:
         await postgres.stop()
 
 
+@pytest.mark.long
 @pytest.mark.asyncio(loop_scope="module")
 async def test_backup_under_load_is_one_moment(source: Source) -> None:
     writers = [asyncio.create_task(source.write_for_ever()) for _ in range(2)]

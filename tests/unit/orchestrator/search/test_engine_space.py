@@ -188,6 +188,7 @@ def score_tuned(point: Point) -> float:
     return 6 + abs(values["x"] - 6) + abs(values["z"] - 5) * 0.8 + abs(values["s"] - 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["bayesian", "auto"])
 def test_search_finds_the_engine_that_is_better_tuned(strategy: str) -> None:
     for seed in (1, 2):

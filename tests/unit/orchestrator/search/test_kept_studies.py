@@ -1,8 +1,11 @@
 """Simulated studies with and without engines that stay up: what it costs, and what is found."""
 
+import pytest
+
 from tests.benchmarks.kept_engines import make_study, run_study, simulate
 
 
+@pytest.mark.long
 def test_kept_engines_cost_less_at_an_equal_verdict() -> None:
     found = simulate(range(300))
 
