@@ -406,10 +406,11 @@ async def test_leaders_of_a_model_lead_to_a_comparison(
     await expect(page.get_by_role("region", name="Comparison")).to_be_visible()
     model = finished["task"]["model"]["id_or_path"]
     _, printed, _ = await platform.command("leaderboard", model, "--json")
-    names = {leader["task_name"] for leader in json.loads(printed)["leaders"]}
-    assert names == {"finished", "heavier"}
+    leaders = json.loads(printed)["leaders"]
+    assert {leader["task_name"] for leader in leaders} == {"finished", "heavier"}
     _, table, _ = await platform.command("leaderboard", model)
-    assert "confirmed" in table
+    # A machine that is slow enough leaves both in doubt.
+    assert ("confirmed" in table) == any(leader["is_confirmed"] for leader in leaders)
     _, models, _ = await platform.command("leaderboard")
     assert model in models
 
