@@ -30,7 +30,7 @@ NPM = cd "$(WEB)" && PATH="$(abspath $(BIN)):$$PATH" npm --no-update-notifier
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo web dist image site web-test web-lint web-types web-units screenshots test test-long test-kubernetes test-slow test-newest-pytest mutate check lint types contracts bench bench-gates docs lock clean
+.PHONY: help install demo web dist image site web-test web-lint web-types web-units screenshots test test-long test-kubernetes test-slow test-soak test-newest-pytest mutate check lint types contracts bench bench-gates docs lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -87,6 +87,15 @@ test-kubernetes: install ## Run the tests on a real Kubernetes control plane, bu
 
 test-slow: install $(STAMPS)/tools ## Run the long tests and those on Kubernetes beside each other, which takes less than one after the other
 	@"$(BIN)/python" -m pytest -m "long or hypothesis or kubernetes" --hypothesis-profile=thorough --workers $(LONG_WORKERS) $(ARGS) $(LONG_TESTS)
+
+test-soak: export GPUSTEWARD_RANDOM_STEPS ?= 100000
+test-soak: export GPUSTEWARD_HISTORY_SEEDS ?= 1,2,3,4,5,6,7,8,9,10
+test-soak: export GPUSTEWARD_HISTORY_SECONDS ?= 60
+test-soak: export GPUSTEWARD_GENERATED_EXAMPLES ?= 25
+test-soak: export GPUSTEWARD_SOAK_SECONDS ?= 600
+test-soak: export PATRONI_KILLS ?= 50
+test-soak: install $(STAMPS)/tools ## Run every property and what kills, stops and draws at random for hours, before a release
+	@"$(BIN)/python" -m pytest -m "long or hypothesis" --hypothesis-profile=soak --timeout=7200 --workers $(LONG_WORKERS) $(ARGS) $(LONG_FIRST)
 
 test-newest-pytest: $(STAMPS)/dev ## Run the tests of our plugin for pytest on its newest release, candidates included
 	@"$(BIN)/uv" venv --quiet --clear --python "$(BIN)/python" "$(NEWEST_PYTEST)"
@@ -197,7 +206,7 @@ $(WEB)/dist/index.html: $(STAMPS)/web $(wildcard $(WEB)/*.* $(WEB)/public/*) $(s
 	@$(NPM) run --silent build -- --logLevel warn
 
 # Benchmark tools, the generator of API clients and Patroni have environments of their own; those that tests and measurements use lie in a cache.
-test-long test-slow bench $(STAMPS)/tools: export GPUSTEWARD_TOOLS_DIR ?= $(HOME)/.cache/gpusteward-test-tools
+test-long test-slow test-soak bench $(STAMPS)/tools: export GPUSTEWARD_TOOLS_DIR ?= $(HOME)/.cache/gpusteward-test-tools
 $(STAMPS)/tools: $(wildcard shared/benchmarks/*/requirements.lock) tests/support/generated_client/requirements.lock \
 		tests/support/patroni/requirements.lock $(STAMPS)/dev
 	@"$(BIN)/gpusteward" bench install

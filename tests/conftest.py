@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 # A few examples, the same in every run; or many new ones, however long a machine takes for one.
 # Where CI is set Hypothesis draws the same many: no change is red for what it did not do.
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=25)
-settings.register_profile(
-    "thorough", max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+for name, examples in (("thorough", 300), ("soak", 2_000)):
+    settings.register_profile(
+        name, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
 
 # Nothing that tests start speaks to a public server, but each process that imports aiohttp would
 # read the certificates of this host, for a third of the time that the import takes.

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -137,18 +137,6 @@ def decides(engine: DecisionEngine, entry: QueuedRequest, kind: type[Grant | Rej
 
 @given(engines(), REQUESTS)
 def test_what_is_said_of_a_request_is_so(engine: DecisionEngine, request: GpuRequest) -> None:
-    check(engine, request)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600)
-@settings(max_examples=2_000)
-@given(engines(), REQUESTS)
-def test_what_is_said_of_many_requests_is_so(engine: DecisionEngine, request: GpuRequest) -> None:
-    check(engine, request)
-
-
-def check(engine: DecisionEngine, request: GpuRequest) -> None:
     """Everything that is said of what waits, and of a newcomer, holds."""
     before = engine.state()
     for entry in (*queue_of(engine), arriving_request(request, NOW)):
