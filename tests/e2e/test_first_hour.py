@@ -22,7 +22,7 @@ from tests.support.paths import ROOT
 from tests.support.processes.platform import PlatformProcess, marked_processes
 from tests.support.processes.terminal import run_in_terminal
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 APPROVED = Path(__file__).parent / "first_hour"
 EXAMPLES = ROOT / "schemas" / "examples"
