@@ -48,6 +48,9 @@ SELECT pg_current_xact_id()::text AS xid FROM leader,
     set_config('gpusteward.is_decision', $4, true) AS decision
 WHERE holder = $1 AND term = $2 AND expires_at > clock_timestamp() FOR UPDATE OF leader
 """
+# Before what is run in the same statement, which may be nothing else.
+_CHECKED: Final = f"WITH leadership AS MATERIALIZED ({_CHECK}) "
+_NOTHING_ELSE: Final = "SELECT FROM leadership"
 _PAUSE: Final = "SELECT 1 FROM leader FOR UPDATE"
 _QUEUE: Final = f"SELECT pg_advisory_lock({SUCCESSION_LOCK})"
 _IS_KNOWN: Final = "SELECT true FROM pg_stat_activity WHERE pid = $1"
@@ -111,21 +114,21 @@ class Leadership:
 
     async def check(self, connection: Connection) -> None:
         """Lock the row until this transaction ends, as `check_and_fetch` does."""
-        await self.check_and_fetch(connection, "SELECT FROM leadership")
+        await self.check_and_fetch(connection, _NOTHING_ELSE)
 
     async def check_and_fetch(
         self, connection: Connection, query: str, *args: object, is_decision: bool = False
     ) -> Sequence[Row]:
         """Lock the row until this transaction ends, and run a query in the same statement.
 
-        The query reads the one row of `leadership` before it locks or reads others, returns a row for
-        it, and has its parameters from $5 on. `leadership.xid` is the transaction's id. With
-        `is_decision` its changes wake no decision loop. Raises LeadershipLost if the row is
-        not ours now. A process paused before this commits nothing; one paused after it is
-        cut off by Postgres before others wait for long.
+        The query reads the one row of `leadership` before it locks or reads others, returns a row
+        for it, and has its parameters from $5 on. `leadership.xid` is the transaction's id. With
+        `is_decision` its changes wake no decision loop. Raises LeadershipLost if the row is not
+        ours now. A process paused before this commits nothing; one paused after it is cut off by
+        Postgres before others wait for long.
         """
         rows = await connection.fetch(
-            f"WITH leadership AS MATERIALIZED ({_CHECK}) {query}",
+            _CHECKED + query,
             self.holder,
             self.term,
             f"{self.ttl_seconds * 1000:.0f}ms",
