@@ -14,12 +14,14 @@ from functools import partial
 
 import msgspec
 
+from shared import tracing
 from shared.lifecycle import ENVIRONMENTS_VARIABLE
 from shared.service import Service, run_services
 
 
 def main() -> None:
     """Run the services that the arguments name until a signal, or until one of them fails."""
+    tracing.name_process("services")
     text = os.environ.pop(ENVIRONMENTS_VARIABLE)
     environments = msgspec.json.decode(text, type=dict[str, dict[str, str]])
     run_services([partial(create, name, environments[name]) for name in sys.argv[1:]])

@@ -73,15 +73,27 @@ class Tracing:
 
 
 _tracing: Tracing | None = None
+_process_name: str | None = None
+
+
+def name_process(name: str) -> None:
+    """Have the services of this process be traced as one, by a name that is none of theirs."""
+    global _process_name
+    _process_name = name
 
 
 def start(service: str, endpoint: str) -> None:
     """Trace this process from now on, to the collector whose URL for OTLP over HTTP this is."""
+    if _process_name is not None and _tracing is not None:
+        return  # for a service beside
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     url = f"{endpoint.rstrip('/')}/v1/traces"
-    start_with(service, BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=EXPORT_SECONDS)))
+    start_with(
+        _process_name or service,
+        BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=EXPORT_SECONDS)),
+    )
 
 
 def start_with(service: str, processor: "SpanProcessor") -> None:

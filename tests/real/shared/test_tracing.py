@@ -136,3 +136,20 @@ async def test_events_and_commands_are_stored_together(
     assert [row["message_id"] for row in told] == [event.message_id for event in events]
     assert [row["command_id"] for row in kept] == [command.command_id for command in commands]
     assert {row["traceparent"] is not None for row in told} == {is_traced}
+
+
+def test_services_of_one_process_are_traced_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = "http://127.0.0.1:9"
+    names: list[str] = []
+
+    def start_with(name: str, _: object) -> None:
+        names.append(name)
+        monkeypatch.setattr(tracing, "_tracing", object())
+
+    monkeypatch.setattr(tracing, "_process_name", "services")
+    monkeypatch.setattr(tracing, "start_with", start_with)
+
+    tracing.start("results", nobody)
+    tracing.start("gateway", nobody)
+
+    assert names == ["services"]
