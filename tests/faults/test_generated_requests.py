@@ -1,6 +1,6 @@
 """Requests generated from the OpenAPI document, and answers that it does not name.
 
-`GPUSTEWARD_GENERATED_EXAMPLES=10` draws so many of each address and method.
+`GPUSTEWARD_GENERATED_EXAMPLES=25` draws so many of each address and method.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import pytest
 from shared.testing import eventually, run_apart, short_directory
 from tests.support.processes.platform import PlatformProcess
 
-EXAMPLES = int(os.environ.get("GPUSTEWARD_GENERATED_EXAMPLES", "4"))
+EXAMPLES = int(os.environ.get("GPUSTEWARD_GENERATED_EXAMPLES", "10"))
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
