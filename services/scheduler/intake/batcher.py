@@ -91,7 +91,7 @@ class CommandBatcher:
     async def _apply(self, batch: list[_Pending]) -> None:
         try:
             try:
-                await self._commit_first(batch)
+                await self._commit(batch)
             except UnavailableError:
                 raise
             except Exception as error:
@@ -108,17 +108,6 @@ class CommandBatcher:
             if not isinstance(error, Exception):
                 raise
 
-    async def _commit_first(self, batch: list[_Pending]) -> None:
-        """Commit as if no command had come before, which hardly any has; if that fails, or one may
-        have, once more.
-        """
-        try:
-            await self._commit(batch, looks_for_replies=False)
-        except UnavailableError:
-            raise
-        except Exception:  # noqa: BLE001  # nothing was changed, and the second error is told
-            await self._commit(batch)
-
     async def _apply_alone(self, item: _Pending) -> None:
         for tries_left in reversed(range(TRIES)):
             try:
@@ -133,16 +122,11 @@ class CommandBatcher:
                 item.reply.set_exception(error)
                 return
 
-    async def _commit(self, batch: list[_Pending], *, looks_for_replies: bool = True) -> None:
-        """Apply commands and set their replies.
-
-        Raises AppliedElsewhereError if one was applied before meanwhile, or may have been: without
-        looking for stored replies none is known to be new whose reply would not be stored.
-        """
+    async def _commit(self, batch: list[_Pending]) -> None:
         commands = [item.command for item in batch]
         async with self.database.transaction() as connection:
             hashes = {command.command_id: body_hash(command) for command in commands}
-            replies = await command_replies.find(connection, hashes) if looks_for_replies else {}
+            replies = await command_replies.find(connection, hashes)
             new = [command for command in commands if command.command_id not in replies]
             audit = self.database.command_audit
             recorded = [
@@ -152,8 +136,6 @@ class CommandBatcher:
             ]
             writes = Writes()
             applied = await apply_batch.apply(connection, writes, new, self.share_rules)
-            if not looks_for_replies and not all(map(is_final, applied.replies.values())):
-                raise AppliedElsewhereError("a command may have been applied before")
             await command_replies.insert(connection, writes, applied.replies, hashes)
             for command, state_before in recorded:
                 reply = applied.replies[command.command_id]
