@@ -27,7 +27,7 @@ from services.orchestrator.domain.search.history import RunRecord
 from services.orchestrator.domain.search.trust import next_checks, verdict
 from shared.benchmarks.arrivals import Load
 from shared.benchmarks.levels.level_choice import metrics_of
-from shared.benchmarks.levels.measured_level import LevelOutcome, Record, measured_level_result
+from shared.benchmarks.levels.measured_level import LevelOutcome, Record, make_measured_level
 from shared.benchmarks.metrics import RequestSample
 from shared.benchmarks.verdicts.ranking import Scored, score
 
@@ -135,7 +135,7 @@ def _measured(true_seconds: float, load: int, drawn: random.Random) -> Benchmark
         rate_per_s=REQUESTS / now,
         sent_in_all=REQUESTS,
     )
-    level = measured_level_result("D(8,8)", outcome, _SPEC)
+    level = make_measured_level("D(8,8)", outcome, _SPEC)
     return BenchmarkResult(
         tool=BenchmarkTool.BUILTIN,
         tool_version="1",

@@ -23,7 +23,7 @@ from services.cli.display.output import number, print_table
 from services.cli.display.task_results import gpu_cells
 from shared.benchmarks.experiment_metrics import has_failed
 from shared.benchmarks.levels.level_text import (
-    failed_levels_text,
+    describe_failed_levels,
     load_text,
     percent_text,
     request_text,
@@ -257,7 +257,7 @@ def remarks(result: BenchmarkResult) -> list[str]:
     if failed := result.metrics.failed_levels:
         limit = percent_text(result.metrics.max_error_rate or 0.0)
         lines.append(
-            f"failed: {failed_levels_text(failed)}"
+            f"failed: {describe_failed_levels(failed)}"
             f" (at most {limit} of the requests may fail: max_error_rate)"
         )
     return lines

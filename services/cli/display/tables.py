@@ -24,7 +24,7 @@ from schemas.telemetry.readings import Source
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, settings_text, until
 from services.cli.display.placements import placement_text
-from shared.benchmarks.levels.level_text import failed_levels_text
+from shared.benchmarks.levels.level_text import describe_failed_levels
 
 MIN_RANGE: Final = 3
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -310,7 +310,7 @@ def why_waiting(experiment: ExperimentView) -> str:
     if experiment.failure is not None:
         return f"{experiment.failure.kind.value}: {experiment.failure.message}"
     if experiment.metrics is not None and experiment.metrics.failed_levels:
-        return failed_levels_text(experiment.metrics.failed_levels, 1)
+        return describe_failed_levels(experiment.metrics.failed_levels, 1)
     return digest(experiment.waiting_reasons) or experiment.reason
 
 

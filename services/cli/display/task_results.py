@@ -18,9 +18,9 @@ from services.cli.display.measures import measure_headings, metric_cells
 from services.cli.display.output import number, print_table, settings_text, span
 from services.cli.display.tables import attempts_text, short, why_waiting
 from shared.benchmarks.levels.bracket import bracket_text, odd_about
-from shared.benchmarks.levels.level_text import failed_levels_text, percent_text
+from shared.benchmarks.levels.level_text import describe_failed_levels, percent_text
 from shared.benchmarks.quality.agreement import quality_text
-from shared.benchmarks.verdicts.constraints import excess_of, missed_text
+from shared.benchmarks.verdicts.constraints import describe_missed, excess_of
 from shared.benchmarks.verdicts.ranking import (
     MEASURES,
     Ranking,
@@ -197,7 +197,8 @@ def level_failure_lines(
         why = "did not serve" if is_ranked else "has no rank, as another one served what it did not"
         limit = percent_text(metrics.max_error_rate or 0.0)
         lines.append(
-            f"experiment {experiment.ordinal} {why}: {failed_levels_text(metrics.failed_levels)}"
+            f"experiment {experiment.ordinal} {why}:"
+            f" {describe_failed_levels(metrics.failed_levels)}"
             f" (at most {limit} of the requests may fail: max_error_rate)"
         )
     return lines
@@ -208,7 +209,7 @@ def constraint_miss_lines(
 ) -> list[str]:
     """Say which of the task's constraints each measured experiment misses, and by how much."""
     return [
-        f"experiment {experiment.ordinal} misses {missed_text(experiment.slo)}"
+        f"experiment {experiment.ordinal} misses {describe_missed(experiment.slo)}"
         for experiment in rank_experiments(experiments, objective)
         if excess_of(experiment.slo)
     ]

@@ -14,7 +14,7 @@ from schemas.executor.attempts import (
     Window,
 )
 from schemas.task.benchmark import BenchmarkResult
-from shared.benchmarks.levels.level_text import failed_levels_text, percent_text
+from shared.benchmarks.levels.level_text import describe_failed_levels, percent_text
 from shared.errors import StewardError
 from shared.failures import RULES, KnownFailure, findings
 
@@ -167,7 +167,8 @@ def judge(benchmark: BenchmarkResult) -> Verdict:
         failure(
             FailureKind.BENCHMARK_FAILED,
             f"expected a level with at most {percent_text(metrics.max_error_rate or 0.0)} failed "
-            f"requests (max_error_rate): {failed_levels_text(metrics.failed_levels)} ({causes})",
+            "requests (max_error_rate): "
+            f"{describe_failed_levels(metrics.failed_levels)} ({causes})",
         )
     )
 

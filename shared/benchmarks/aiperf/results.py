@@ -19,7 +19,7 @@ from shared.benchmarks.levels.measured_level import (
     LevelOutcome,
     PromptTokens,
     Record,
-    measured_level_result,
+    make_measured_level,
 )
 from shared.benchmarks.metrics import FailedRequest, RequestSample, with_unanswered
 from shared.benchmarks.tools.adapter import DamagedResult
@@ -142,7 +142,7 @@ def read_level(
         rate_per_s=0.0,
         sent_in_all=len(records) + ended.cancelled,
     )
-    level = with_unanswered(measured_level_result(scenario, outcome, spec), ended.cancelled)
+    level = with_unanswered(make_measured_level(scenario, outcome, spec), ended.cancelled)
     return level, requests.prompts
 
 

@@ -29,7 +29,7 @@ from shared.benchmarks.builtin.prefix_cache import (
 )
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
 from shared.benchmarks.levels.level_choice import metrics_of, next_level
-from shared.benchmarks.levels.measured_level import LevelOutcome, measured_level_result
+from shared.benchmarks.levels.measured_level import LevelOutcome, make_measured_level
 from shared.benchmarks.prompts import read_prompts, requests_of
 from shared.benchmarks.tools.adapter import (
     NO_FILES,
@@ -201,7 +201,7 @@ class LoadGenerator:
         else:
             outcome = await self._run_here(number, scenario, load, spec, seed)
         measured = msgspec.structs.replace(
-            measured_level_result(scenario, outcome, spec), client_processes=processes, seed=seed
+            make_measured_level(scenario, outcome, spec), client_processes=processes, seed=seed
         )
         use = await self.cache.use(start, outcome.sent_in_all)
         return with_cache_use(measured, use, outcome.prompts, is_warm=spec.is_warm)

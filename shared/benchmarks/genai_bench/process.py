@@ -21,8 +21,8 @@ from shared.benchmarks.genai_bench.results import (
     Observed,
     debug_file_name,
     file_pattern,
+    make_unanswered_level,
     read_run,
-    unanswered_level,
     with_unanswered,
 )
 from shared.benchmarks.tools.adapter import (
@@ -177,7 +177,7 @@ class ToolProcess:
             self._gave_up = folders[0] == debug_path
             level = await self._read(folders[0], run)
         elif run.ended is not None:
-            level = unanswered_level(self.batch.scenario, concurrency, self._observe(run))
+            level = make_unanswered_level(self.batch.scenario, concurrency, self._observe(run))
             level = msgspec.structs.replace(level, batch_size=self.batch.batch_size)
         else:
             return

@@ -138,8 +138,8 @@ def level_of(aggregate: RunAggregate, observed: Observed, *, time_unit: str = "s
     )
 
 
-def unanswered_level(scenario: str, num_concurrency: int, observed: Observed) -> LevelResult:
-    """A run of which genai-bench wrote nothing, since no request of it ever ended.
+def make_unanswered_level(scenario: str, num_concurrency: int, observed: Observed) -> LevelResult:
+    """Return a run of which genai-bench wrote nothing, since no request of it ever ended.
 
     Each of its clients had one request open, so that many are counted as failed.
     """

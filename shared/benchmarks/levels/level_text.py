@@ -12,8 +12,8 @@ SHOWN_LEVELS: Final = 4
 _IMAGES: Final = re.compile(r"I\((\d+),(\d+)(?:,(\d+))?\)")
 
 
-def failed_levels_text(failed: Sequence[FailedLevel], most: int = SHOWN_LEVELS) -> str:
-    """`D(100,100) at concurrency 8 served 1 of 17, ... and 2 more`."""
+def describe_failed_levels(failed: Sequence[FailedLevel], most: int = SHOWN_LEVELS) -> str:
+    """Return `D(100,100) at concurrency 8 served 1 of 17, ... and 2 more`."""
     texts = [f"{load_text(level)} {_why_failed(level)}" for level in failed[:most]]
     more = f" and {len(failed) - most} more" if len(failed) > most else ""
     return ", ".join(texts) + more or "no level was measured"

@@ -86,7 +86,7 @@ class LevelOutcome:
     prompts: PromptTokens = field(default_factory=PromptTokens)
 
 
-def measured_level_result(scenario: str, level: LevelOutcome, spec: BenchmarkSpec) -> LevelResult:
+def make_measured_level(scenario: str, level: LevelOutcome, spec: BenchmarkSpec) -> LevelResult:
     """Return the result of the level's requests, without the transient at its start."""
     in_order = sorted(level.records, key=lambda record: record.sent)
     latencies = [

@@ -218,8 +218,8 @@ def find_missed(verdict: SloVerdict | None) -> list[ConstraintCheck]:
     return [check for check in verdict.constraints if check.excess != 0] if verdict else []
 
 
-def missed_text(verdict: SloVerdict | None) -> str:
-    """`ttft:p99<300ms by 37 % at D(100,100) at concurrency 8, ...`."""
+def describe_missed(verdict: SloVerdict | None) -> str:
+    """Return `ttft:p99<300ms by 37 % at D(100,100) at concurrency 8, ...`."""
     if verdict is None:
         return ""
     missed = [_miss_text(check) for check in find_missed(verdict)]

@@ -24,8 +24,8 @@ from services.gateway.domain.task_report.deployments import deployments
 from services.gateway.domain.task_report.engines import compare_engines, report_engines
 from services.gateway.domain.task_report.importance import importance
 from services.gateway.domain.task_report.pareto import objectives_front, pareto_front
-from shared.benchmarks.levels.level_text import failed_levels_text
-from shared.benchmarks.verdicts.constraints import excess_of, missed_text
+from shared.benchmarks.levels.level_text import describe_failed_levels
+from shared.benchmarks.verdicts.constraints import describe_missed, excess_of
 from shared.benchmarks.verdicts.ranking import MEASURES, Scored, order_by_trust, rank
 from shared.benchmarks.verdicts.run_settings import (
     describe_canaries,
@@ -140,7 +140,7 @@ def _verdict(task: TaskView, ranked: Sequence[ExperimentDetail], measured: int) 
         return "no experiment served the loads that others served: none is best"
     if excess_of(ranked[0].slo):
         nearest = (
-            f"the nearest, experiment {ranked[0].ordinal}, misses {missed_text(ranked[0].slo)}"
+            f"the nearest, experiment {ranked[0].ordinal}, misses {describe_missed(ranked[0].slo)}"
         )
         return f"none meets the constraints: {nearest}"
     if task.trust is not None:
@@ -179,9 +179,9 @@ def _reporter(
             worse, reason = None, scored[experiment.ordinal].other_setting
         elif metrics is not None and scored[experiment.ordinal].failed_loads != failed:
             worse = None
-            reason = f"did not serve {failed_levels_text(metrics.failed_levels)}"
+            reason = f"did not serve {describe_failed_levels(metrics.failed_levels)}"
         elif excess_of(experiment.slo):
-            worse, reason = None, f"misses {missed_text(experiment.slo)}"
+            worse, reason = None, f"misses {describe_missed(experiment.slo)}"
         return ReportedExperiment(
             experiment_id=experiment.experiment_id,
             ordinal=experiment.ordinal,

@@ -11,7 +11,7 @@ from shared.benchmarks.arrivals import Load
 from shared.benchmarks.levels.measured_level import (
     LevelOutcome,
     Record,
-    measured_level_result,
+    make_measured_level,
     with_client_lag,
 )
 from shared.benchmarks.metrics import FailedRequest, RequestSample, level_result
@@ -76,7 +76,7 @@ def made(records: list[Record], **overrides: Any) -> LevelOutcome:
 def test_level_lasts_until_its_requests_end(
     outcome: LevelOutcome, warmup: int, seconds: float
 ) -> None:
-    found = measured_level_result("D(1,2)", outcome, make_spec(warmup_requests=warmup))
+    found = make_measured_level("D(1,2)", outcome, make_spec(warmup_requests=warmup))
 
     assert found.started_at == NOW
     assert found.run_duration == pytest.approx(seconds)
@@ -90,7 +90,7 @@ def test_what_failed_is_counted_by_its_code() -> None:
         Record(STARTED, STARTED + 0.1, 0.0, FailedRequest(code=code)) for code in ("500", "x")
     ]
 
-    found = measured_level_result("D(1,2)", made([*failed, *failed[:1], *sent(0)]), make_spec())
+    found = make_measured_level("D(1,2)", made([*failed, *failed[:1], *sent(0)]), make_spec())
 
     assert (found.num_completed_requests, found.num_error_requests) == (1, 3)
     assert found.error_codes_frequency == {"500": 2, "x": 1}
@@ -119,14 +119,14 @@ def test_what_failed_is_counted_by_its_code() -> None:
 def test_what_is_odd_about_a_level_is_marked(
     outcome: LevelOutcome, marks: tuple[LevelMark, ...]
 ) -> None:
-    assert measured_level_result("D(1,2)", outcome, make_spec()).marks == marks
+    assert make_measured_level("D(1,2)", outcome, make_spec()).marks == marks
 
 
 def test_transient_requests_are_left_out() -> None:
     slow = replace(ANSWERED, e2e_latency=10.0)
     start = [Record(STARTED + n / 10, STARTED + n / 10 + 10, 0.0, slow) for n in range(20)]
 
-    found = measured_level_result("D(1,2)", made([*start, *sent(*range(20, 120))]), make_spec())
+    found = make_measured_level("D(1,2)", made([*start, *sent(*range(20, 120))]), make_spec())
 
     assert found.steadiness is not None
     left_out = found.steadiness.discarded_requests

@@ -17,8 +17,8 @@ from shared.benchmarks.genai_bench.results import (
     debug_file_name,
     file_pattern,
     level_of,
+    make_unanswered_level,
     read_run,
-    unanswered_level,
     with_unanswered,
 )
 from shared.benchmarks.levels.request_columns import RequestRow, unpack_requests
@@ -229,7 +229,7 @@ def test_debug_file_is_measured_from_requests() -> None:
 
 
 def test_unwritten_run_counts_open_requests() -> None:
-    level = unanswered_level("D(1,1)", 4, OBSERVED)
+    level = make_unanswered_level("D(1,1)", 4, OBSERVED)
 
     assert (level.num_requests, level.num_error_requests, level.error_rate) == (4, 4, 1.0)
     assert level.error_codes_frequency == {"unanswered": 4}

@@ -9,7 +9,7 @@ from schemas.task.slo import SloVerdict
 from shared.benchmarks.quality.agreement import compare
 from shared.benchmarks.quality.probe import Question, is_right, read_questions
 from shared.benchmarks.quality.prompts import PROMPTS
-from shared.benchmarks.verdicts.constraints import excess_of, missed_text
+from shared.benchmarks.verdicts.constraints import describe_missed, excess_of
 from shared.errors import RefusedError
 
 PROBE = QualityProbe(prompts=4)
@@ -24,7 +24,7 @@ def test_equal_answers_agree() -> None:
     assert (verdict.compared, verdict.identical, verdict.agreement) == (3, 3, 1.0)
     assert verdict.first_divergence is None
     assert verdict.excess == 0
-    assert missed_text(SloVerdict(quality=verdict)) == ""
+    assert describe_missed(SloVerdict(quality=verdict)) == ""
 
 
 def test_an_answer_agrees_as_far_as_it_is_the_same() -> None:
@@ -51,7 +51,7 @@ def test_other_or_missing_answers_disagree(
     slo = SloVerdict(quality=verdict)
     assert verdict.agreement == 0
     assert excess_of(slo) == 1.0
-    assert "agreement 0 % with experiment 1 (at least 50 %)" in missed_text(slo)
+    assert "agreement 0 % with experiment 1 (at least 50 %)" in describe_missed(slo)
 
 
 @pytest.mark.parametrize(
