@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,7 +141,7 @@ class Hour:
         places = {"directory": str(self.directory), **self.remembered}
         environment = {k: v for k, v in os.environ.items() if not k.startswith("GPUSTEWARD_")}
         code, screen = await run_in_terminal(
-            [sys.executable, "-m", "services.cli", *shlex.split(line.format(**places))],
+            *shlex.split(line.format(**places)),
             columns=COLUMNS,
             environment={
                 **environment,

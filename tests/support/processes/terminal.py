@@ -7,28 +7,30 @@ import pty
 import re
 import struct
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+
+from tests.support.processes.command_line import start_command
 
 _PARTS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]+")
 _UP = re.compile(r"\x1b\[(\d*)A")
 
 
 async def run_in_terminal(
-    command: Sequence[str],
-    *,
+    *arguments: str,
     columns: int,
     environment: Mapping[str, str],
     timeout_seconds: float = 60.0,
 ) -> tuple[int, str]:
-    """Exit code and what stands on the screen at the end, both streams, without colours.
+    """Return the exit code of `gpusteward` and what stands on the screen at the end, both streams,
+    without colours.
 
     Raises TimeoutError.
     """
     terminal, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 200, columns, 0, 0))
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=theirs, stdout=theirs, stderr=theirs, env=dict(environment)
+        process = await start_command(
+            *arguments, environment=environment, stdin=theirs, stdout=theirs, stderr=theirs
         )
     finally:
         os.close(theirs)
