@@ -22,6 +22,7 @@ from tests.support.forked_workers import ForkedWorkers
 from tests.support.idle_clock import Clock, idle_time
 from tests.support.interruption import let_children_be_interrupted
 from tests.support.paths import ROOT
+from tests.support.recent_first import RecentFirst
 from tests.support.time_limit import TimeLimit
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--begin-within", type=float, help="skip what has not begun after so many seconds"
     )
+    parser.addoption(
+        "--recent-first", action="store_true", help="run first what changed, or has its turn"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,6 +68,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(ForkedWorkers(count))
     if seconds := config.getoption("--begin-within"):
         config.pluginmanager.register(TimeLimit(seconds))
+    if config.getoption("--recent-first"):
+        config.pluginmanager.register(RecentFirst())
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
