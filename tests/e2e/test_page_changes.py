@@ -90,6 +90,20 @@ async def browser(platform: PlatformProcess) -> AsyncIterator[Browser]:
         yield running
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def signed_in(browser: Browser, platform: PlatformProcess) -> AsyncIterator[Watched]:
+    """One window for all cases, each of which opens its place anew: a window of its own takes the
+    browser longer than what is done in it.
+    """
+    context = await browser.new_context(locale="en-US")
+    token = platform.directory.read_admin_token()
+    await context.request.post(f"{platform.url}/api/v1/login", data={"token": token})
+    watched = Watched(await context.new_page(), platform.url)
+    watched.expect(*EXPECTED)
+    yield watched
+    await context.close()
+
+
 @dataclass
 class Gate:
     """Between the page and the gateway: what becomes of each change that is sent."""
@@ -124,18 +138,15 @@ def changes(page: Page) -> Locator:
 async def test_a_change_is_asked_refused_lost_and_done_once(
     platform: PlatformProcess,
     nodes: dict[str, AsyncExitStack],
-    browser: Browser,
+    signed_in: Watched,
     change: Change,
 ) -> None:
     change = change.filled_in(await change.prepare(platform, nodes))
-    context = await browser.new_context(locale="en-US")
-    token = platform.directory.read_admin_token()
-    await context.request.post(f"{platform.url}/api/v1/login", data={"token": token})
-    watched = Watched(await context.new_page(), platform.url)
-    watched.expect(*EXPECTED)
-    page, gate = watched.page, Gate()
+    page, gate = signed_in.page, Gate()
+    signed_in.troubles.clear()
+    await page.unroute_all()
     await page.route("**/api/v1/**", gate.handle)
-    await watched.open(change.place)
+    await signed_in.open(change.place)
 
     button = await change.begin(page)
     if change.opens:
@@ -161,8 +172,7 @@ async def test_a_change_is_asked_refused_lost_and_done_once(
     refused, cut_off, *again = next(iter(gate.keys.values()))
     assert set(again) == {cut_off}, "what may have arrived is known again by its key"
     assert refused != cut_off
-    assert watched.unexpected() == []
-    await context.close()
+    assert signed_in.unexpected() == []
 
 
 async def test_signing_in_and_out_is_refused_lost_and_done(
