@@ -43,6 +43,7 @@ WATCH_CHARTS: Final = """(() => {
     return [255, 255, 255];
   };
   CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...rest) {
+    window.drawnAt = performance.now();
     if (typeof this.fillStyle === "string" && this.canvas.isConnected && String(text).trim()) {
       const width = this.measureText(text).width;
       const size = parseFloat(this.font.match(/([\\d.]+)px/)?.[1] ?? "12");
@@ -69,6 +70,26 @@ WATCH_CHARTS: Final = """(() => {
     return draw.call(this, text, x, y, ...rest);
   };
 })()""".replace("LEAST", str(LEAST_CONTRAST))
+
+SETTLE_MS: Final = 1500  # charts are drawn, and what was typed is checked
+QUIET_MS: Final = 500
+SETTLED: Final = """([quiet, most]) => new Promise(resolve => {
+  const began = performance.now();
+  let changed = began;
+  const observer = new MutationObserver(() => { changed = performance.now(); });
+  observer.observe(document, {
+    subtree: true, childList: true, attributes: true, characterData: true });
+  const look = () => {
+    const now = performance.now();
+    if (now - Math.max(changed, window.drawnAt ?? 0) < quiet && now - began < most) {
+      setTimeout(look, 50);
+      return;
+    }
+    observer.disconnect();
+    resolve();
+  };
+  look();
+})"""
 
 FORGET_TEXTS: Final = "() => window.faintTexts?.clear()"
 FAINT_TEXTS: Final = (
@@ -117,11 +138,22 @@ async def watch_charts(page: Page) -> None:
     await page.add_init_script(WATCH_CHARTS)
 
 
+async def settle(page: Page) -> None:
+    """Wait until nothing has changed for a while; not for ever, as readings arrive all the time."""
+    await page.evaluate(SETTLED, [QUIET_MS, SETTLE_MS])
+
+
 async def layout_findings(page: Page) -> list[str]:
     """Return what is cut off, too small a target or too faint in a chart, a line each."""
     await page.evaluate(TRANSITIONS_END)
     return [
         *(await page.evaluate(CUT_TEXTS)),
-        *(f"contrast below {LEAST_CONTRAST}: {each}" for each in await page.evaluate(FAINT_TEXTS)),
+        *await contrast_findings(page),
         *await axe_findings(page, TARGETS),
     ]
+
+
+async def contrast_findings(page: Page) -> list[str]:
+    """Return what is too faint in a chart: all that another colour scheme may change."""
+    faint: list[str] = await page.evaluate(FAINT_TEXTS)
+    return [f"contrast below {LEAST_CONTRAST}: {each}" for each in faint]
