@@ -55,7 +55,7 @@ def create_service(
     interval_seconds, limits = settings.reconcile_interval_seconds, settings.drift_limits
     share_rules = settings.share_rules
     bus = Bus.from_settings("scheduler", settings)
-    database = Database.from_settings("scheduler", settings, MIGRATIONS)
+    database = Database.from_settings("scheduler", settings, MIGRATIONS, keeps_plans=True)
     if has_our_users(bus.user):
         database.command_audit = CommandAudit(
             SchedulerCommandRecorded, reservation_rows.audit_state

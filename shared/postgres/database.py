@@ -13,6 +13,7 @@ import msgspec
 from shared.errors import PermanentError
 from shared.logging import log
 from shared.postgres.connecting import LASTING, connect, describe_lasting
+from shared.postgres.kept_plans import KEPT_PLANS
 from shared.postgres.known_types import TypeKnowingConnection
 from shared.postgres.outages import OUTSIDE_DOWN, SERVER_GONE, UNSTORABLE, unavailable
 from shared.postgres.pooler import (
@@ -167,13 +168,14 @@ class Database:
 
     `migrations` are applied once each, in order, under an advisory lock; a position in the sequence
     is a version, so texts are only ever appended. `command_audit` records commands of people, where
-    the bus has users.
+    the bus has users. With `keeps_plans` a statement is planned once, not for each of its runs.
     """
 
     dsn: str
     schema: str
     migrations: Sequence[str]
     max_connections: int = 6
+    keeps_plans: bool = False
     outbox_wake: asyncio.Event = field(default_factory=asyncio.Event)
     outgoing_wake: asyncio.Event = field(default_factory=asyncio.Event)
     command_audit: "CommandAudit | None" = None
@@ -187,6 +189,7 @@ class Database:
         migrations: Sequence[str],
         *,
         dsn: str | None = None,
+        keeps_plans: bool = False,
     ) -> "Database":
         """A service's part of the installation's Postgres, or of one of its own that `dsn` names.
 
@@ -195,7 +198,7 @@ class Database:
         dsn = dsn or settings.postgres_dsn
         if dsn is None:
             raise SettingsError(f"{schema}: expected GPUSTEWARD_POSTGRES_DSN, found none")
-        return cls(dsn, schema, migrations)
+        return cls(dsn, schema, migrations, keeps_plans=keeps_plans)
 
     @property
     def pool(self) -> "asyncpg.Pool[Any]":
@@ -301,6 +304,7 @@ class Database:
                 "application_name": f"gpusteward-{self.schema}",
                 # The rows that a paused process has locked are free again after that.
                 "idle_in_transaction_session_timeout": PAUSED_TIMEOUT,
+                **(KEPT_PLANS if self.keeps_plans else {}),
             },
         )
         try:

@@ -13,6 +13,7 @@ import msgspec
 
 from schemas.scheduler.views import DecisionRecord, ListDecisions
 from shared.postgres.database import Connection, Row, Writer
+from shared.postgres.kept_plans import plan_for_arguments
 
 KEYFRAME_EVERY: Final = 1_000  # records
 
@@ -85,6 +86,7 @@ async def record(
 
 async def find(connection: Connection, query: ListDecisions) -> tuple[DecisionRecord, ...]:
     """Recorded decisions that match, oldest first; before a number the newest first."""
+    await plan_for_arguments(connection)
     statement, place = _FIND, query.after_id
     if query.before_id is not None:
         statement, place = _FIND_NEWEST, query.before_id

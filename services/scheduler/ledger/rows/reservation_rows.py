@@ -20,6 +20,7 @@ from schemas.scheduler.reservations import (
 )
 from schemas.scheduler.views import ListReservations
 from shared.postgres.database import Connection, Row, Writer, from_json, to_json
+from shared.postgres.kept_plans import plan_for_arguments
 
 _NOW: Final = "SELECT clock_timestamp()"
 _BEFORE_ITS_END: Final = frozenset({ReservationState.QUEUED, *HOLDING_STATES})
@@ -247,6 +248,7 @@ async def find_all(
     connection: Connection, query: ListReservations, place: ReservationPlace | None, limit: int
 ) -> list[Reservation]:
     """Reservations that match, newest first."""
+    await plan_for_arguments(connection)
     rows = await connection.fetch(
         _FIND_ALL,
         [state.value for state in query.states],
