@@ -83,7 +83,7 @@ def ground() -> Iterator[Ground]:
     if shutil.which(COMPOSE) is None:
         pytest.skip("bringing compose.yaml up needs docker-compose (Debian: docker-compose)")
     with private_engine() as engine:
-        yield Ground(engine, platform_images(engine.client))
+        yield Ground(engine, platform_images(engine.client, engine.base_url))
 
 
 @asynccontextmanager
