@@ -1,6 +1,7 @@
 """Names and docstrings read like plain English: what breaks the rule may only become less."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -53,6 +54,8 @@ LIMITS: Final = {
     "services/telemetry": (0, 0, 1),
 }
 MAX_TEST_NAME: Final = 60
+# By its line: to parse all tests takes three seconds.
+DEFINED_TEST: Final = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 
 
 def find_strays(package: str) -> dict[str, list[str]]:
@@ -110,11 +113,10 @@ def test_every_package_has_a_limit() -> None:
 
 def test_names_of_tests_are_short() -> None:
     long_names = [
-        f"{path.relative_to(ROOT)} {node.name}"
+        f"{path.relative_to(ROOT)} {name}"
         for path in sorted((ROOT / "tests").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if node.name.startswith("test_") and len(node.name) > MAX_TEST_NAME
+        for name in DEFINED_TEST.findall(path.read_text())
+        if len(name) > MAX_TEST_NAME
     ]
 
     assert long_names == []
