@@ -20,6 +20,7 @@ from tests.support.distribution import (
     Distribution,
     Installed,
     build_distribution,
+    build_wheel,
     install,
     plain_environment,
 )
@@ -118,9 +119,9 @@ def test_source_archive_builds_the_same_wheel(built: Distribution, directory: Pa
     with tarfile.open(built.source_archive) as archive:
         archive.extractall(directory / "source", filter="data")
     (source,) = (directory / "source").iterdir()
-    again = build_distribution(directory / "third", source)
+    again = build_wheel(directory / "third", source)
 
-    assert again.wheel.read_bytes() == built.wheel.read_bytes()
+    assert again.read_bytes() == built.wheel.read_bytes()
 
 
 def test_index_would_take_both_archives(built: Distribution) -> None:

@@ -20,7 +20,7 @@ import pytest_asyncio
 from shared.testing import eventually, short_directory
 from shared.waiting import cancel_and_wait
 from tests.support import distribution
-from tests.support.distribution import Installed, build_distribution, install
+from tests.support.distribution import Installed, build_wheel, install
 from tests.support.paths import ROOT
 from tests.support.processes.platform import PlatformProcess
 from tests.support.stored_release import TASK as HALF_DONE
@@ -68,13 +68,13 @@ def former(directory: Path) -> Installed:
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(directory / "source", filter="data")
     shutil.copytree(ROOT / PAGE, directory / "source" / PAGE)
-    wheel = build_distribution(directory / "former-dist", directory / "source").wheel
+    wheel = build_wheel(directory / "former-dist", directory / "source")
     return install(wheel, "server", directory / "former")
 
 
 @pytest.fixture(scope="module")
 def present(directory: Path) -> Installed:
-    return install(build_distribution(directory / "dist").wheel, "server", directory / "present")
+    return install(build_wheel(directory / "dist"), "server", directory / "present")
 
 
 @dataclass

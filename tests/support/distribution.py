@@ -32,15 +32,30 @@ def missing() -> str | None:
 
 def build_distribution(directory: Path, source: Path = ROOT) -> Distribution:
     """Build both as `make dist` does, of a built page that is there already."""
+    _build(directory, source)
+    (source_archive,) = directory.glob("*.tar.gz")
+    return Distribution(_wheel_in(directory), source_archive)
+
+
+def build_wheel(directory: Path, source: Path = ROOT) -> Path:
+    """Build the wheel alone, as `make image` does, for half of the time."""
+    _build(directory, source, "--target", "wheel")
+    return _wheel_in(directory)
+
+
+def _build(directory: Path, source: Path, *options: str) -> None:
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "--directory", str(directory)],
+        [sys.executable, "-m", "hatchling", "build", "--directory", str(directory), *options],
         cwd=source,
         check=True,
         capture_output=True,
         timeout=BUILD_SECONDS,
     )
-    (wheel,), (source_archive,) = directory.glob("*.whl"), directory.glob("*.tar.gz")
-    return Distribution(wheel, source_archive)
+
+
+def _wheel_in(directory: Path) -> Path:
+    (wheel,) = directory.glob("*.whl")
+    return wheel
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ def build_ours(client: docker.DockerClient, url: str | None = None) -> None:
     arguments = {"BASE": BASE, "REVISION": "0" * 40, **given}
     program = _buildkit() if url is not None else None
     with short_directory() as directory:
-        distribution.build_distribution(directory / "dist")
+        distribution.build_wheel(directory / "dist")
         shutil.copy(ROOT / "compose/Containerfile", directory / DOCKERFILE)
         for name in LOCKS:
             shutil.copy(ROOT / name, directory)
