@@ -1,11 +1,12 @@
 """More nodes than this host has: agents with simulated GPUs, in the process that asks for them."""
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
-
-import nats.errors
+from urllib.parse import urlsplit
 
 from schemas.base import node_speaker
 from services.telemetry.app import create_service
@@ -45,6 +46,10 @@ async def agents(
     await eventually(lambda: where() is not None, within_seconds=60, what="a platform's address")
     endpoint = where()
     assert endpoint is not None
+    login = json.loads(users.path_of(node_speaker(node_token(next(iter(nodes))))).read_text())
+    await eventually(
+        lambda: _is_known(str(endpoint.nats_url), login), within_seconds=60, what="users of the bus"
+    )
     running: dict[str, AsyncExitStack] = {}
     async with AsyncExitStack() as all_of_them:
         for number, (node, gpus) in enumerate(nodes.items(), 1):
@@ -59,17 +64,21 @@ async def agents(
                 pod_resources_socket="",
             )
             running[node] = await all_of_them.enter_async_context(AsyncExitStack())
-            await _run(settings, running[node])
+            await running[node].enter_async_context(create_service(settings).running())
         yield running
 
 
-async def _run(settings: TelemetrySettings, stack: AsyncExitStack) -> None:
-    async def is_running() -> bool:
-        try:
-            await stack.enter_async_context(create_service(settings).running())
-        except nats.errors.Error:
-            return False
-        return True
-
-    # The server knows its new users a moment after it is told of them.
-    await eventually(is_running, within_seconds=60, what=f"{settings.node_id} on the bus")
+async def _is_known(url: str, login: Mapping[str, str]) -> bool:
+    """Return whether the server has its new users already, which it is told of. One that it refuses
+    leaves a connection of nats-py open, so that nobody tries who is not known.
+    """
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    try:
+        await reader.readline()
+        asked = {"user": login["user"], "pass": login["password"], "verbose": False}
+        writer.write(f"CONNECT {json.dumps(asked)}\r\nPING\r\n".encode())
+        return await reader.readline() == b"PONG\r\n"
+    finally:
+        writer.close()
+        await writer.wait_closed()
