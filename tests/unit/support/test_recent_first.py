@@ -3,6 +3,8 @@
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from tests.support.paths import ROOT
 from tests.support.recent_first import (
     FARTHEST_IMPORT,
     USED_THROUGH,
+    RecentFirst,
     count_steps,
     imports_of,
     order_files,
@@ -125,6 +128,18 @@ def test_a_shallow_clone_tells_no_change(repository: Path) -> None:
 
 def test_a_folder_without_git_tells_no_change(tmp_path: Path) -> None:
     assert read_commits_ago(tmp_path) == {}
+
+
+def test_tests_of_a_file_stay_together_in_their_order() -> None:
+    files = [
+        ROOT / "tests/unit/support" / name for name in ("test_recent_first.py", "test_tables.py")
+    ]
+    items: Any = [SimpleNamespace(path=file, number=n) for file in files for n in range(3)]
+
+    RecentFirst().pytest_collection_modifyitems(items)
+
+    assert {item.path for item in items[:3]} in ({files[0]}, {files[1]})
+    assert [item.number for item in items] == [0, 1, 2, 0, 1, 2]
 
 
 def test_helpers_that_stand_for_a_folder_exist() -> None:
