@@ -11,7 +11,6 @@ from uuid import uuid4
 import msgspec
 import nats.errors
 from nats.aio.client import Client
-from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig
 
@@ -21,6 +20,7 @@ from shared.logging import log
 from shared.messaging.bus import Bus
 from shared.messaging.codec import check_subject, decoder_of
 from shared.messaging.consumer_progress import Standstill, state_of
+from shared.messaging.raw_messages import RawMessage, receive
 from shared.messaging.routes import ACK_WAIT_SECONDS
 from shared.messaging.settlement import HOPELESS, RETRY_SECONDS
 from shared.waiting import within
@@ -29,6 +29,11 @@ CHECK_SECONDS: Final = 3.0
 ANSWER_TIMEOUT_SECONDS: Final = 2.0  # beyond the linger
 SERVER_TIMEOUT_SECONDS: Final = 1.0  # a consumer without a leader does not answer at all
 NOTHING_MORE: Final = frozenset({"404", "408"})  # there are no more messages, or not in time
+# So many messages are worked on in a turn of the loop, or statements of another batch's transaction
+# would wait for the rest.
+TURN: Final = 50
+NAK: Final = b"-NAK"
+IN_PROGRESS: Final = b"+WPI"
 
 S = TypeVar("S", bound=Sample)
 
@@ -38,16 +43,20 @@ class _Pull:
     """What one request for messages brings. The server ends it with a status, unless it is full."""
 
     size: int
-    messages: list[Msg] = field(default_factory=list)
+    messages: list[RawMessage] = field(default_factory=list)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     status: str | None = None
 
-    def take(self, message: Msg) -> None:
+    @property
+    def is_full(self) -> bool:
+        return len(self.messages) == self.size
+
+    def take(self, message: RawMessage) -> None:
         if message.reply:
             self.messages.append(message)
-        else:
-            self.status = (message.headers or {}).get("Status")
-        if self.status is not None or len(self.messages) == self.size:
+        else:  # NATS/1.0 404 No Messages
+            self.status = message.headers[9:12].decode(errors="replace")
+        if self.status is not None or self.is_full:
             self.ended.set()
 
 
@@ -61,26 +70,32 @@ class _Inbox:
     size: int
     linger_seconds: float
     name: str
-    under_way: _Pull = field(init=False)
+    under_way: _Pull = field(default_factory=lambda: _Pull(0))
 
-    async def pull(self) -> None:
-        """Request the next messages."""
+    async def pull(self, *, lingers: bool = True) -> None:
+        """Request the next messages; without lingering, no more than wait already, if any do."""
         self.under_way = _Pull(self.size)
-        request = {"batch": self.size, "expires": int(self.linger_seconds * 1e9)}
+        request = {
+            "batch": self.size,
+            "expires": int(self.linger_seconds * 1e9),
+            "no_wait": not lingers,
+        }
         await self.bus.nats.publish(
             f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self.durable}",
             msgspec.json.encode(request),
             reply=self.name,
         )
 
-    async def take(self, message: Msg) -> None:
+    def take(self, message: RawMessage) -> None:
         self.under_way.take(message)
 
 
-async def acknowledge(client: Client, messages: Sequence[Msg]) -> None:
-    """Acknowledge messages in one write: `Msg.ack` of each takes as long as decoding it."""
-    acks = b"".join(b"PUB %b 0\r\n\r\n" % message.reply.encode() for message in messages)
-    await client._send_command(acks)  # noqa: SLF001  # nats-py has no other for several messages
+async def answer(client: Client, messages: Sequence[RawMessage], word: bytes = b"") -> None:
+    """Acknowledge messages, or tell another word of them, in one write: one of each takes as long
+    as decoding it.
+    """
+    answers = [b"PUB %b %d\r\n%b\r\n" % (m.reply, len(word), word) for m in messages]
+    await client._send_command(b"".join(answers))  # noqa: SLF001  # nats-py has none for several
     await client._flush_pending()  # noqa: SLF001  # as above
 
 
@@ -126,15 +141,13 @@ class SampleConsumer(Generic[S]):
     async def _inbox(self) -> AsyncIterator[_Inbox]:
         name = f"{self.bus.pull_inbox.decode()}{uuid4().hex}"
         inbox = _Inbox(self.bus, self.stream, self.durable, self.batch, self.linger_seconds, name)
-        subscription = await self.bus.nats.subscribe(name, cb=inbox.take)
-        await inbox.pull()
         try:
-            yield inbox
+            async with receive(self.bus.nats, name, inbox.take):
+                await inbox.pull()
+                yield inbox
         finally:
             with contextlib.suppress(nats.errors.Error, OSError):
-                await subscription.unsubscribe()
-                for message in inbox.under_way.messages:
-                    await message.nak()
+                await answer(self.bus.nats, inbox.under_way.messages, NAK)
 
     async def _consume(self, inbox: _Inbox, handlers: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
@@ -154,34 +167,40 @@ class SampleConsumer(Generic[S]):
             if is_odd:
                 log.info("samples_pull_ended", status=pull.status)
                 await asyncio.sleep(self.linger_seconds)
-            await inbox.pull()
+            await inbox.pull(lingers=not pull.is_full)  # more of those that are late wait already
             if pull.messages:
                 handled = handlers.create_task(self._hand_over(pull.messages))
                 if previous is not None:
                     await previous
                 previous = handled
 
-    async def _hand_over(self, messages: list[Msg]) -> None:
+    async def _hand_over(self, messages: list[RawMessage]) -> None:
+        try:
+            await self._handle(await self._decode(messages), messages)
+        except asyncio.CancelledError:
+            await answer(self.bus.nats, messages, NAK)
+            raise
+        await answer(self.bus.nats, messages)
+
+    async def _decode(self, messages: Sequence[RawMessage]) -> list[S]:
+        """Decode the samples that can be; others are acknowledged with them."""
         samples: list[S] = []
         decode = decoder_of(self.sample)
         prefix = pattern_for(self.sample).removesuffix("*")
-        for message in messages:
+        for number, message in enumerate(messages):
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+            subject = message.subject.decode(errors="replace")
             try:
                 sample = decode(message.data)
-                if message.subject != prefix + sample.node_id:
-                    check_subject(sample, message.subject)
+                if subject != prefix + sample.node_id:
+                    check_subject(sample, subject)
                 samples.append(sample)
             except msgspec.MsgspecError as error:
-                log.warning("undecodable", subject=message.subject, error=str(error))
-        try:
-            await self._handle(samples, messages)
-        except asyncio.CancelledError:
-            for message in messages:
-                await message.nak()
-            raise
-        await acknowledge(self.bus.nats, messages)
+                log.warning("undecodable", subject=subject, error=str(error))
+        return samples
 
-    async def _handle(self, samples: list[S], messages: list[Msg]) -> None:
+    async def _handle(self, samples: list[S], messages: list[RawMessage]) -> None:
         """Handle a batch until it is done; while the outside is down, further messages wait in the
         stream.
 
@@ -209,6 +228,5 @@ class SampleConsumer(Generic[S]):
                 continue
             await asyncio.sleep(RETRY_SECONDS)
             if clock() - told_at > ACK_WAIT_SECONDS / 3:
-                for message in messages:
-                    await message.in_progress()
+                await answer(self.bus.nats, messages, IN_PROGRESS)
                 told_at = clock()
