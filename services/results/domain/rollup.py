@@ -1,6 +1,6 @@
 """Which resolution answers a question about a stretch of time, and what has to be read for it."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Final, NamedTuple
@@ -42,6 +42,18 @@ class Plan(NamedTuple):
 def start_of(at: datetime, width: timedelta) -> datetime:
     """The start of the minute or hour that a time is in."""
     return at - (at - EPOCH) % width
+
+
+def find_minutes(times: Iterable[datetime]) -> set[datetime]:
+    """Return the starts of the minutes that times are in: most are in that of the one before."""
+    minutes: set[datetime] = set()
+    start = end = EPOCH
+    for at in times:
+        if not start <= at < end:
+            start = start_of(at, MINUTE)
+            end = start + MINUTE
+            minutes.add(start)
+    return minutes
 
 
 def end_of(at: datetime, width: timedelta) -> datetime:

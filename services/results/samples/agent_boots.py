@@ -6,11 +6,11 @@ from typing import Final
 from uuid import UUID
 
 from schemas.telemetry.readings import GpuSampled
-from services.results.domain.rollup import MINUTE, start_of
+from services.results.domain.rollup import find_minutes
 from services.results.domain.ticks import Stretch, give_up_gaps, is_in, stretches_of
 from shared.postgres.database import Connection
 
-Key = tuple[str, UUID]
+Key = tuple[str, int]  # a node and its boot: a number is found sooner than a UUID
 
 INSERT_BOOTS: Final = """
 INSERT INTO agent_boot (node_id, boot_id) SELECT * FROM unnest($1::text[], $2::uuid[])
@@ -45,12 +45,13 @@ async def claim(
     """
     arrived: dict[Key, dict[int, GpuSampled]] = {}
     for sample in samples:
-        arrived.setdefault((sample.node_id, sample.boot_id), {}).setdefault(sample.sequence, sample)
+        key = (sample.node_id, sample.boot_id.int)
+        arrived.setdefault(key, {}).setdefault(sample.sequence, sample)
     stored_stretches = await _lock(connection, sorted(arrived))
     fresh: list[GpuSampled] = []
     updates: list[tuple[str, UUID, str, int, str]] = []
-    for (node_id, boot_id), stretches in stored_stretches.items():
-        ticks = arrived[node_id, boot_id]
+    for key, stretches in stored_stretches.items():
+        ticks = arrived[key]
         new = [tick for tick in sorted(ticks) if not is_in(stretches, tick)]
         if not new:
             continue
@@ -59,13 +60,13 @@ async def claim(
         stretch, given_up = give_up_gaps(stretches)
         minutes = {
             minute
-            for minute in {start_of(sample.observed_at, MINUTE) for sample in new_samples}
+            for minute in find_minutes(sample.observed_at for sample in new_samples)
             if minute.astimezone(UTC).date() >= rolled_up_from
         }
         updates.append(
             (
-                node_id,
-                boot_id,
+                key[0],
+                UUID(int=key[1]),
                 _literal([*stretches_of(new), *stretch]),
                 given_up,
                 _minutes_literal(minutes),
@@ -89,12 +90,13 @@ async def _lock(connection: Connection, keys: Sequence[Key]) -> dict[Key, list[S
 async def _lock_boots(connection: Connection, keys: Sequence[Key]) -> dict[Key, list[Stretch]]:
     rows = await connection.fetch(LOCK_BOOTS, *_columns(keys))
     return {
-        (row["node_id"], row["boot_id"]): [(r.lower, r.upper) for r in row["seen"]] for row in rows
+        (row["node_id"], row["boot_id"].int): [(span.lower, span.upper) for span in row["seen"]]
+        for row in rows
     }
 
 
 def _columns(keys: Sequence[Key]) -> tuple[list[str], list[UUID]]:
-    return [node_id for node_id, _ in keys], [boot_id for _, boot_id in keys]
+    return [node_id for node_id, _ in keys], [UUID(int=boot) for _, boot in keys]
 
 
 def _literal(stretches: Iterable[Stretch]) -> str:

@@ -41,44 +41,60 @@ _INT8_TYPE: Final = 20
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def tick_row(sample: GpuSampled, set_id: bytes, devices: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Encode a tick of a set of devices, with the values of each."""
+def tick_row(sample: GpuSampled, set_id: bytes, condition_nos: Sequence[int | None]) -> bytes:
+    """Encode a tick of a set of devices, each in its condition."""
     at = (sample.observed_at - EPOCH) // _MICROSECOND
-    boot, interval = sample.boot_id.bytes, sample.interval_seconds
-    floats = b"".join([of_device for of_device, _ in devices])
-    integers = b"".join([of_device for _, of_device in devices])
+    boot, interval, count = sample.boot_id.bytes, sample.interval_seconds, len(condition_nos)
+    try:
+        floats, integers = _encode_known(sample.gpus, condition_nos)
+    except (TypeError, ValueError, struct.error):  # something is unknown, or too large
+        floats = b"".join([_encode_floats(gpu) for gpu in sample.gpus])
+        integers = b"".join(map(_encode_integers, sample.gpus, condition_nos))
     return b"".join(
         (
             _TICK(len(TICK_COLUMNS), 16, set_id, 8, at, 16, boot, 8, sample.sequence, 8, interval),
-            _ARRAY(28 + len(floats), 2, 0, _FLOAT8_TYPE, len(devices), 1, len(FLOATS), 1),
+            _ARRAY(28 + len(floats), 2, 0, _FLOAT8_TYPE, count, 1, len(FLOATS), 1),
             floats,
-            _ARRAY(28 + len(integers), 2, 0, _INT8_TYPE, len(devices), 1, len(INTEGERS), 1),
+            _ARRAY(28 + len(integers), 2, 0, _INT8_TYPE, count, 1, len(INTEGERS), 1),
             integers,
         )
     )
 
 
-def device_values(gpu: GpuReading, condition_no: int | None) -> tuple[bytes, bytes]:
-    """Encode a device's floats and integers. What Postgres cannot hold is unknown, as None is."""
-    utilization, temperature = gpu.utilization_percent, gpu.temperature_c
-    power, limit = gpu.power_draw_w, gpu.power_limit_w
-    try:
-        if isfinite(utilization + temperature + power + limit):  # type: ignore[operator]  # see below
-            # Plain arguments: to put them together from tuples takes half as long again.
-            # fmt: off
-            return _FLOATS(8, utilization, 8, temperature, 8, power, 8, limit), _INTEGERS(
-                8, gpu.memory_total_mb, 8, gpu.memory_used_mb, 8, gpu.energy_mj,
-                8, gpu.ecc_corrected, 8, gpu.ecc_uncorrected, 8, condition_no,
-            )
-            # fmt: on
-    except (TypeError, struct.error):
-        pass  # something is unknown, or too large
-    integers = (gpu.memory_total_mb, gpu.memory_used_mb, gpu.energy_mj)
+def _encode_known(
+    gpus: Sequence[GpuReading], condition_nos: Sequence[int | None]
+) -> tuple[bytes, bytes]:
+    """Encode the floats and integers of devices of which Postgres can hold all. Raises TypeError,
+    ValueError or struct.error for others.
+    """
+    floats, integers, total = [], [], 0.0
+    for gpu, condition_no in zip(gpus, condition_nos, strict=True):
+        utilization, temperature = gpu.utilization_percent, gpu.temperature_c
+        power, limit = gpu.power_draw_w, gpu.power_limit_w
+        total += utilization + temperature + power + limit  # type: ignore[operator]  # see above
+        # Plain arguments: to put them together from tuples takes half as long again.
+        floats.append(_FLOATS(8, utilization, 8, temperature, 8, power, 8, limit))
+        # fmt: off
+        integers.append(_INTEGERS(
+            8, gpu.memory_total_mb, 8, gpu.memory_used_mb, 8, gpu.energy_mj,
+            8, gpu.ecc_corrected, 8, gpu.ecc_uncorrected, 8, condition_no,
+        ))
+        # fmt: on
+    if not isfinite(total):
+        raise ValueError("expected finite numbers")
+    return b"".join(floats), b"".join(integers)
+
+
+def _encode_floats(gpu: GpuReading) -> bytes:
+    """Encode a device's floats. What Postgres cannot hold is unknown, as None is."""
+    values = (gpu.utilization_percent, gpu.temperature_c, gpu.power_draw_w, gpu.power_limit_w)
+    return b"".join(map(_float8, values))
+
+
+def _encode_integers(gpu: GpuReading, condition_no: int | None) -> bytes:
+    values = (gpu.memory_total_mb, gpu.memory_used_mb, gpu.energy_mj)
     counts = (gpu.ecc_corrected, gpu.ecc_uncorrected, condition_no)
-    return (
-        b"".join(map(_float8, (utilization, temperature, power, limit))),
-        b"".join(map(_int8, integers + counts)),
-    )
+    return b"".join(map(_int8, values + counts))
 
 
 def _float8(value: float | None) -> bytes:

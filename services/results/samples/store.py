@@ -16,11 +16,12 @@ from schemas.telemetry.readings import GpuPod, GpuProcess, GpuReading, GpuSample
 from services.results.domain.reading import Condition, Tenant
 from services.results.samples import pod_uses
 from services.results.samples.agent_boots import claim
-from services.results.samples.copied_rows import BEGIN, END, TICK_COLUMNS, device_values, tick_row
+from services.results.samples.copied_rows import BEGIN, END, TICK_COLUMNS, tick_row
 from services.results.samples.partitions import DAYS_AHEAD, Partitions
 from shared.clock import utcnow
 from shared.errors import UnavailableError
 from shared.logging import log
+from shared.messaging.samples import TURN
 from shared.postgres.database import Connection, Database, to_json
 
 # In one order everywhere: two instances that store the same must not wait for each other.
@@ -106,11 +107,7 @@ class SampleStore:
         for newest in {sample.node_id: sample for sample in samples}.values():
             self._compare_devices(newest, news)
         while unstored:  # another batch may have cleared conditions
-            rows |= {
-                id(sample): row
-                for sample in unstored
-                if (row := self._row(sample, news)) is not None
-            }
+            rows |= await self._encode_rows(unstored, news)
             await self._register_devices(news.devices)
             await self._register_sets(news.sets)
             await self._register_conditions(news.conditions)
@@ -189,23 +186,34 @@ class SampleStore:
         for finding in unknown:
             self._conditions[finding] = numbers[facts[finding]] if finding in facts else None
 
+    async def _encode_rows(self, samples: Iterable[GpuSampled], news: _News) -> dict[int, bytes]:
+        """Encode the ticks of which every number is known."""
+        rows: dict[int, bytes] = {}
+        for number, sample in enumerate(samples):
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+            if (row := self._row(sample, news)) is not None:
+                rows[id(sample)] = row
+        return rows
+
     def _row(self, sample: GpuSampled, news: _News) -> bytes | None:
         """Encode a tick in the binary form of COPY. None while a number in it is unknown."""
         if not sample.gpus:
             return b""
         set_id, conditions = self._set_of(sample, news), self._conditions
-        devices = []
+        condition_nos = []
         for gpu in sample.gpus:
-            tenants: FoundTenants | None = None
-            if gpu.processes is not None:
-                tenants = tuple([(p.reservation_id, p.name) for p in gpu.processes])
+            processes = gpu.processes
+            tenants: FoundTenants | None = None if processes is None else ()
+            if processes:
+                tenants = tuple([(p.reservation_id, p.name) for p in processes])
             finding = (gpu.throttle_reasons, tenants, gpu.pods)
             condition_no = conditions.get(finding, UNKNOWN_CONDITION)
             if condition_no == UNKNOWN_CONDITION:
                 news.conditions[finding] = gpu
                 set_id = None
-            devices.append(device_values(gpu, condition_no))
-        return tick_row(sample, set_id, devices) if set_id is not None else None
+            condition_nos.append(condition_no)
+        return tick_row(sample, set_id, condition_nos) if set_id is not None else None
 
     def _set_of(self, sample: GpuSampled, news: _News) -> bytes | None:
         """Return the id of the tick's set of devices; None while it is unknown."""
@@ -269,8 +277,12 @@ def _day(sample: GpuSampled) -> date:
 def _spans(samples: Iterable[GpuSampled]) -> Spans:
     spans: Spans = {}
     for sample in samples:
-        first, last = spans.get(sample.node_id, (sample.observed_at, sample.observed_at))
-        spans[sample.node_id] = (min(first, sample.observed_at), max(last, sample.observed_at))
+        at = sample.observed_at
+        first, last = spans.get(sample.node_id, (at, at))
+        if at <= first:
+            spans[sample.node_id] = (at, last)
+        elif at > last:
+            spans[sample.node_id] = (first, at)
     return spans
 
 
