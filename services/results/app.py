@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 
 from schemas.executor.engine_samples import EngineSampled
 from schemas.telemetry.readings import GpuSampled
@@ -24,7 +25,7 @@ from services.results.handlers import Handlers, build_routes
 from services.results.migrations import MIGRATIONS
 from services.results.rollups import Rollups
 from services.results.samples.packing import Packing
-from services.results.samples.partitions import Partitions, Table
+from services.results.samples.partitions import Partitions, Table, keep_up
 from services.results.samples.store import SampleStore
 from services.results.settings import ResultsSettings
 from services.results.summaries.summarizer import Summarizer
@@ -32,7 +33,7 @@ from shared.messaging.bus import Bus
 from shared.messaging.samples import SampleConsumer
 from shared.messaging.streams import ENGINE_SAMPLES, SAMPLES
 from shared.postgres.database import Database
-from shared.service import Service
+from shared.service import Service, Step
 from shared.settings import load_settings
 
 
@@ -68,7 +69,7 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
     )
     engine_samples = EngineSamples(database)
     bursts = Bursts(bus, database, settings.burst_interval_seconds, settings.burst_seconds)
-    loops = {
+    loops: dict[str, Step] = {
         "samples": SampleConsumer(
             bus,
             str(SAMPLES.name),
@@ -89,11 +90,7 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
         "rollups": Rollups(database, minutes, hours, samples_kept).run,
         "gpu_hours": GpuHours(database, samples_kept, hours_kept).run,
         "packing": Packing(database, packed).run,
-        "partitions": raw.run,
-        "by_device_partitions": by_device.run,
-        "packed_partitions": packed.run,
-        "minutes_partitions": minutes.run,
-        "hours_partitions": hours.run,
+        "partitions": partial(keep_up, (raw, by_device, packed, minutes, hours)),
     }
     if export is not None:
         loops["otlp_export"] = export.run

@@ -147,6 +147,11 @@ class Rollups:
 
 
 async def _roll_up(connection: Connection, nodes: list[str], minutes: list[datetime]) -> None:
+    since: dict[str, datetime] = {}
+    for node_id, minute in zip(nodes, minutes, strict=True):
+        since[node_id] = min(minute, since.get(node_id, minute))
+    # Before samples have to wait for this: it waits for hours that are being computed.
+    await mark(connection, since, utcnow())
     locked = await connection.fetch(LOCK_BOOTS, nodes)
     boots = [row["node_id"] for row in locked], [row["boot_id"] for row in locked]
     first, last = min(minutes), max(minutes)
@@ -154,7 +159,3 @@ async def _roll_up(connection: Connection, nodes: list[str], minutes: list[datet
     await connection.execute(ROLL_UP_HOURS, nodes, minutes, first - HOUR, last + HOUR)
     await pod_times.record(connection, nodes, minutes)
     await connection.execute(UPDATE_BOOTS, nodes, minutes, *boots)
-    since: dict[str, datetime] = {}
-    for node_id, minute in zip(nodes, minutes, strict=True):
-        since[node_id] = min(minute, since.get(node_id, minute))
-    await mark(connection, since, utcnow())

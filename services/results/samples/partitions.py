@@ -96,13 +96,6 @@ class Partitions:
     retention_days: int
     known_days: set[date] = field(default_factory=set)
 
-    async def run(self) -> None:
-        """Make tomorrow's partition today and drop old ones, until cancelled."""
-        while True:
-            await self.make_ahead()
-            await self.drop_old()
-            await asyncio.sleep(UPKEEP_SECONDS)
-
     def oldest_kept(self) -> date:
         """The first day within the retention."""
         return utcnow().date() - timedelta(days=self.retention_days)
@@ -169,6 +162,17 @@ class Partitions:
             await connection.execute(LOCK_DDL, DDL_LOCK)
             await connection.execute(DROP_PARTITION.format(name=name))
         return True
+
+
+async def keep_up(tables: Iterable[Partitions]) -> None:
+    """Make tomorrow's partitions today and drop old ones, until cancelled; one table after another,
+    which would wait for each other with a connection each.
+    """
+    while True:
+        for partitions in tables:
+            await partitions.make_ahead()
+            await partitions.drop_old()
+        await asyncio.sleep(UPKEEP_SECONDS)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Every sample is stored once and rolled up exactly, whatever happens on its way."""
 
+import asyncio
 import contextlib
 import random
 from collections import defaultdict
@@ -166,6 +167,25 @@ async def test_boot_during_a_rollup_is_rolled_up_later(
     await check(store, start, start + HOUR, points=1)
 
 
+async def test_samples_do_not_wait_for_hours_that_are_computed(store: Store) -> None:
+    start = start_of(utcnow(), HOUR) - HOUR
+    first, *others = (make_sample(start + timedelta(seconds=s), s) for s in range(70))
+    await store.store([first])
+    waits = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted"
+
+    async with asyncio.TaskGroup() as tasks, store.database.transaction() as ledger:
+        await ledger.execute("INSERT INTO ledger_due VALUES ($1, $2)", first.node_id, start)
+        tasks.create_task(store.rollups.roll_up_ready(utcnow()))
+
+        async def is_waiting() -> bool:
+            return bool(await ask(store, waits))
+
+        await eventually(is_waiting, what="a rollup that waits for the hour")
+        await asyncio.wait_for(store.store(others), 5)
+
+    await check(store, start, start + HOUR, points=1)
+
+
 async def test_what_no_sample_has_any_more_is_forgotten(store: Store) -> None:
     now = utcnow()
     for sequence, reason in enumerate(("of_an_experiment", "forgotten", "in_use")):
@@ -296,6 +316,20 @@ async def test_the_service_rolls_up_by_itself(world: World) -> None:
 
         await eventually(is_rolled_up, what="two whole minutes of two GPUs")
         assert await world.count("sample_hour") > 0
+
+
+async def test_what_has_piled_up_is_stored_without_lingering(world: World) -> None:
+    async with world.results():
+        pass  # makes the stream and its consumer
+    ticks = every_second(utcnow() - timedelta(minutes=10), 520)  # a batch of 500, and some more
+    await world.publish(*ticks)
+
+    async with world.results(batch_linger_seconds=300.0):
+
+        async def is_stored() -> bool:
+            return await world.count("tick") == len(ticks)
+
+        await eventually(is_stored, what="the last batch, which is not full")
 
 
 def test_rollups_are_kept_at_least_as_long() -> None:
