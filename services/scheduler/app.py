@@ -105,7 +105,11 @@ def create_service(
         database=database,
         routes=build_routes(
             CommandBatcher(
-                database, decision_loop.request_snapshots, Path(settings.data_dir), share_rules
+                database,
+                decision_loop.request_snapshots,
+                Path(settings.data_dir),
+                share_rules,
+                decision_loop.deciding_at_once,
             ),
             commands,
             ReservationQueries(database, query_engine, views, share_rules),

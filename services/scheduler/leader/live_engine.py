@@ -33,7 +33,7 @@ from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from services.scheduler.leader.engine_feed import EngineFeed
 from services.scheduler.leader.fleet_reader import FleetReader
 from services.scheduler.ledger import change_feed
-from services.scheduler.ledger.change_feed import CHANGES_SECONDS, Changes, Rows
+from services.scheduler.ledger.change_feed import CHANGES_SECONDS, Changes, ReservationRow, Rows
 from services.scheduler.ledger.rows import demand_rows, use_rows
 from services.scheduler.observations.latest_readings import DeviceKey
 from shared.logging import log
@@ -131,6 +131,10 @@ class LiveEngine:
         await self._learn(changes.now)
         self._position = _Position(changes.snapshot, changes.timeline, changes.now, self.clock())
         return changes
+
+    def apply_requests(self, requests: Sequence[ReservationRow]) -> None:
+        """Apply new requests before `catch_up` finds them."""
+        self._apply(self.feed.apply_rows(Rows(reservations=requests)))
 
     def apply_readings(self, changed: Iterable[DeviceKey]) -> None:
         """Apply newer readings of these devices, and the silence of nodes."""
