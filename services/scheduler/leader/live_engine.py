@@ -172,7 +172,7 @@ class LiveEngine:
             self._learned = minute
         if self.engine.is_contended and minute != self._used:
             half_life = self.policy.use_half_life_seconds
-            async with self.database.statements() as connection:
+            async with self.database.transaction() as connection:
                 self._apply([UseSeen(use=await use_rows.learn(connection, until, half_life))])
             self._used = minute
 

@@ -74,8 +74,9 @@ SELECT pg_current_snapshot()::text AS snapshot, {TIMELINE} AS timeline,
     statement_timestamp() AS now
 """
 _OPEN_RESERVATIONS: Final = f"""
-{_RESERVATIONS} WHERE r.state = 'queued'
-    OR r.reservation_id IN (SELECT h.reservation_id FROM holding h WHERE h.released_at IS NULL)
+{_RESERVATIONS} WHERE r.reservation_id IN (
+    SELECT q.reservation_id FROM reservation q WHERE q.state = 'queued'
+    UNION SELECT h.reservation_id FROM holding h WHERE h.released_at IS NULL)
 """
 _DEVICES: Final = """
 SELECT d.device_no, d.node_id, d.uuid, d.index, d.name, d.memory_total_mb, d.simulated, d.health,

@@ -122,7 +122,7 @@ WHERE ended_at < clock_timestamp() - $1 * interval '1 day'
         WHERE h.reservation_id = r.reservation_id AND h.released_at IS NULL)
     AND NOT EXISTS (SELECT 1 FROM drift d
         WHERE d.reservation_id = r.reservation_id AND d.ended_at IS NULL)
-ORDER BY reservation_id LIMIT $2 FOR UPDATE SKIP LOCKED
+ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED
 """
 _AUDITED: Final = """
 SELECT holder, requester, request, state, reason FROM reservation WHERE reservation_id = $1

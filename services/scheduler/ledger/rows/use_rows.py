@@ -6,6 +6,7 @@ from typing import Final
 
 from services.scheduler.domain.model.namespaces import Held, Use
 from shared.postgres.database import Connection
+from shared.postgres.kept_plans import plan_for_arguments
 
 HALF_LIVES: Final = 10  # older use is less than a thousandth of itself
 
@@ -38,6 +39,7 @@ async def learn(connection: Connection, until: datetime, half_life_seconds: floa
     """Return what each namespace has held until a moment, half of it forgotten in every
     half-life.
     """
+    await plan_for_arguments(connection)  # or all that was ever held is read by its key
     decay_seconds = half_life_seconds / log(2)
     rows = await connection.fetch(_USED, until, HALF_LIVES * half_life_seconds, decay_seconds)
     return Use(
