@@ -237,6 +237,7 @@ async def test_no_node_is_lost_to_an_outage_of_the_bus(
     async with scheduler(url, postgres_dsn, **QUICK), world(url) as around:
         for name in ("alpha", "beta"):
             await around.add_node(name, 1, interval_seconds=0.2)
+            await around.known(name, 1)
         request = GpuRequest(node_ids=("beta",), lease_ttl_seconds=60.0)
         granted = await around.granted(await around.request(request))
 
