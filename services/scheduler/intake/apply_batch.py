@@ -21,7 +21,6 @@ from services.scheduler.domain.placement.shares import ShareRules
 from services.scheduler.intake import validation
 from services.scheduler.intake.validation import ANY_SHARES
 from services.scheduler.ledger import events, transitions
-from services.scheduler.ledger.change_feed import ReservationRow
 from services.scheduler.ledger.rows import cluster_rows, holding_rows, reservation_rows
 from services.scheduler.ledger.rows.holding_rows import ReleasedDevice
 from services.scheduler.ledger.rows.reservation_rows import Ending, Reservation
@@ -37,10 +36,9 @@ T = TypeVar("T")
 
 
 class Applied(Struct, frozen=True, kw_only=True):
-    """Replies by command, requests that are new, and the devices that were given back."""
+    """Replies by command, and the devices that were given back."""
 
     replies: dict[UUID, Reply]
-    queued: Sequence[ReservationRow] = ()
     released: Sequence[ReleasedDevice] = ()
 
 
@@ -55,14 +53,13 @@ async def apply(
     The caller sends the writes.
     """
     replies: dict[UUID, Reply] = {}
-    queued: Sequence[ReservationRow] = ()
     released: Sequence[ReleasedDevice] = ()
     requests = [command for command in commands if isinstance(command, RequestReservation)]
     other_commands = [
         command for command in commands if not isinstance(command, RequestReservation)
     ]
     if requests:
-        replies, queued = await _request(connection, writes, requests, rules)
+        replies |= await _request(connection, writes, requests, rules)
     if other_commands:
         stored, now = await reservation_rows.lock_at(
             connection, [command.reservation_id for command in other_commands]
@@ -78,7 +75,7 @@ async def apply(
             now,
         )
         replies |= answers
-    return Applied(replies=replies, queued=queued, released=released)
+    return Applied(replies=replies, released=released)
 
 
 async def _request(
@@ -86,31 +83,29 @@ async def _request(
     writes: Writes,
     commands: Sequence[RequestReservation],
     rules: ShareRules,
-) -> tuple[dict[UUID, Reply], Sequence[ReservationRow]]:
+) -> dict[UUID, Reply]:
     replies: dict[UUID, Reply] = {}
     check = partial(validation.check_request, rules=rules)
     sound = [command for command, _ in _check(commands, check, replies)]
     if not sound:
-        return replies, ()
-    arrivals, waiting = await reservation_rows.insert(connection, sound)
+        return replies
+    inserted, queued = await reservation_rows.insert(connection, sound)
     staged: list[Event] = []
-    queued: list[ReservationRow] = []
     for command in sound:
-        arrival = arrivals.get(command.reservation_id)
-        if arrival is not None:
-            position = _next_position(waiting, command.request.priority)
-            staged.append(events.queued_event(command, arrival, position))
-            queued.append(ReservationRow.from_request(command, arrival))
+        times = inserted.get(command.reservation_id)
+        if times is not None:
+            position = _next_position(queued, command.request.priority)
+            staged.append(events.queued_event(command, times, position))
             replies[command.command_id] = Accepted(command_id=command.command_id, revision=1)
     await stage(writes, *staged)
-    repeated = [command for command in sound if command.reservation_id not in arrivals]
-    return replies | await _answer_repeated(connection, repeated), queued
+    repeated = [command for command in sound if command.reservation_id not in inserted]
+    return replies | await _answer_repeated(connection, repeated)
 
 
-def _next_position(waiting: dict[int, int], priority: int) -> int:
+def _next_position(queued: dict[int, int], priority: int) -> int:
     """Last of its priority; the next of this batch comes behind it."""
-    waiting[priority] = waiting.get(priority, 0) + 1
-    return sum(count for other, count in waiting.items() if other >= priority)
+    queued[priority] = queued.get(priority, 0) + 1
+    return sum(count for other, count in queued.items() if other >= priority)
 
 
 async def _answer_repeated(

@@ -150,8 +150,8 @@ class CommandBatcher:
             ]
             writes = Writes()
             applied = await apply_batch.apply(connection, writes, new, self.share_rules)
-            if decide is not None and applied.queued:
-                await decide(connection, writes, applied.queued)
+            if decide is not None and new:
+                await decide(connection, writes)
             await command_replies.insert(connection, writes, applied.replies, hashes)
             for command, state_before in recorded:
                 reply = applied.replies[command.command_id]

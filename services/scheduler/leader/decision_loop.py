@@ -16,7 +16,7 @@ from services.scheduler.leader.fleet_reader import FleetReader
 from services.scheduler.leader.live_engine import LiveEngine
 from services.scheduler.ledger import apply_decisions, decision_log, transitions
 from services.scheduler.ledger.apply_decisions import DecideAtOnce
-from services.scheduler.ledger.change_feed import Changes, ReservationRow
+from services.scheduler.ledger.change_feed import Changes
 from services.scheduler.ledger.leader_election import Leadership, LeadershipLost
 from services.scheduler.ledger.rows import reservation_rows
 from services.scheduler.ledger.rows.holding_rows import ReleasedDevice
@@ -73,8 +73,8 @@ class DecisionLoop:
 
     @asynccontextmanager
     async def deciding_at_once(self) -> AsyncIterator[DecideAtOnce | None]:
-        """Yield what decides on new requests in the transaction that stores them; None while only
-        the loop may: something waits, or has changed that the engine has not seen.
+        """Yield what decides on new requests in the transaction that has stored them; None while
+        only the loop may, as it is at work or something waits.
 
         The transaction is to end before this does: what was decided is kept then, and after an
         error the engine is loaded anew.
@@ -84,12 +84,10 @@ class DecisionLoop:
             return
         has_begun, kept = False, []
 
-        async def decide(
-            connection: Connection, writes: Writes, requests: Sequence[ReservationRow]
-        ) -> None:
+        async def decide(connection: Connection, writes: Writes) -> None:
             nonlocal has_begun
-            has_begun, now = True, max(request.requested_at for request in requests)
-            self._live.apply_requests(requests)
+            has_begun = True
+            now = (await self._live.catch_up(connection)).now
             self._apply_readings()
             if decided := self._live.engine.decide(now):
                 kept.append((decided, await self._write(connection, writes, decided, now)))
@@ -105,14 +103,13 @@ class DecisionLoop:
                 self._keep(decided, xid)
 
     def _is_idle(self) -> bool:
-        """Return True while this process leads, and its engine knows all and has nothing to do."""
+        """Return True while this process leads, its engine is loaded, and nothing waits."""
         live = self._live
         return (
             live.is_loaded
             and self._term is not None
             and self._term == self.leadership.term
             and not self._turn.locked()
-            and not self._woken.is_set()
             and not live.engine.queue_length
             and not live.feed.awaits_cluster
         )

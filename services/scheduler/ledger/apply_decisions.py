@@ -21,7 +21,6 @@ from services.scheduler.domain.placement.decisions import (
 from services.scheduler.domain.placement.eligibility import share_kind
 from services.scheduler.domain.placement.reasons import NEVER_FITS, WAIT_TIMED_OUT
 from services.scheduler.ledger import events
-from services.scheduler.ledger.change_feed import ReservationRow
 from services.scheduler.ledger.device_cells import FreeCells, Range, multirange
 from services.scheduler.ledger.leader_election import Leadership
 from services.scheduler.ledger.rows import holder_rows, label_rows, reservation_rows
@@ -33,8 +32,8 @@ from shared.postgres.outbox import stage
 from shared.postgres.writes import Writes
 
 Stored = Mapping[UUID, Reservation]
-# Decides on requests in the transaction that stores them.
-DecideAtOnce = Callable[[Connection, Writes, Sequence[ReservationRow]], Awaitable[None]]
+# Decides on requests in the transaction that has stored them.
+DecideAtOnce = Callable[[Connection, Writes], Awaitable[None]]
 
 # Locks in order, each step once it has all rows of the one before: the leader's row, reservations,
 # devices. Every value is of a locked row, so none is from before a wait. Then draws epochs: none if

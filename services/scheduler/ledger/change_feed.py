@@ -16,13 +16,12 @@ from schemas.base import DeviceUuid, NodeId
 from schemas.gpus.gpu_request import WHOLE, GpuRequest
 from schemas.gpus.mig import MigLayout
 from schemas.scheduler.devices import CordonCause
-from schemas.scheduler.reservations import RequestReservation, ReservationState
+from schemas.scheduler.reservations import ReservationState
 from schemas.telemetry.readings import HealthState, HostFacts
 from services.scheduler.domain.labels import OperatorLabels, effective
 from services.scheduler.domain.model.fleet import Part
 from services.scheduler.domain.model.namespaces import Quota
 from services.scheduler.ledger.rows import quota_rows
-from services.scheduler.ledger.rows.reservation_rows import Arrival
 from services.scheduler.ledger.timeline import TIMELINE
 from shared.postgres.database import Connection, Row, from_json
 
@@ -154,23 +153,6 @@ class ReservationRow(Struct, frozen=True, kw_only=True):
     has_reclaimed: bool = False
     numbers: tuple[int, ...]
     parts: tuple[int, ...] = ()
-
-    @classmethod
-    def from_request(cls, command: RequestReservation, arrival: Arrival) -> Self:
-        """Make one of a request that was just stored."""
-        return cls(
-            reservation_id=command.reservation_id,
-            namespace=command.namespace,
-            state=ReservationState.QUEUED,
-            request=command.request,
-            arrival=arrival.number,
-            requested_at=arrival.requested_at,
-            wait_deadline_at=arrival.wait_deadline_at,
-            granted_at=None,
-            preempting_until=None,
-            preempted_for=None,
-            numbers=(),
-        )
 
     @classmethod
     def from_row(cls, row: Row) -> Self:

@@ -29,7 +29,7 @@ from schemas.scheduler.reservations import (
 from services.scheduler.domain.drift.lifecycle import Drift
 from services.scheduler.domain.idle import Warned
 from services.scheduler.domain.placement.decisions import Preempt
-from services.scheduler.ledger.rows.reservation_rows import Arrival, Reservation
+from services.scheduler.ledger.rows.reservation_rows import QueuedTimes, Reservation
 from shared.ids import new_id
 
 _END_EVENTS = {event.state: event for event in RESERVATION_ENDS}
@@ -57,13 +57,15 @@ def _common(of: Reservation | RequestReservation, revision: int, now: datetime) 
     }
 
 
-def queued_event(command: RequestReservation, arrival: Arrival, position: int) -> ReservationQueued:
+def queued_event(
+    command: RequestReservation, times: QueuedTimes, position: int
+) -> ReservationQueued:
     """A request was stored, at this place of the queue."""
     return ReservationQueued(
-        **_common(command, 1, arrival.requested_at),
+        **_common(command, 1, times.requested_at),
         request=command.request,
         position=position,
-        wait_deadline_at=arrival.wait_deadline_at,
+        wait_deadline_at=times.wait_deadline_at,
     )
 
 

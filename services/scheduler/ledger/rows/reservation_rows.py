@@ -77,8 +77,7 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::fl
         lease_ttl_seconds, priority, requester, place), (SELECT clock_timestamp() AS now) AS clock
 ORDER BY new.place
 ON CONFLICT DO NOTHING
-RETURNING reservation_id, arrival, requested_at, wait_deadline_at,
-    (SELECT queued FROM waiting) AS queued
+RETURNING reservation_id, requested_at, wait_deadline_at, (SELECT queued FROM waiting) AS queued
 """
 _WAITING_SINCE: Final = """
 SELECT arrival, reservation_id, requested_at FROM reservation
@@ -208,10 +207,9 @@ class ReservationPlace(Struct, frozen=True, array_like=True, tag="reservation"):
     arrival: Count
 
 
-class Arrival(NamedTuple):
-    """Which request of all it was, when it was stored, and until when it waits."""
+class QueuedTimes(NamedTuple):
+    """When a request was stored, and until when it waits."""
 
-    number: int
     requested_at: datetime
     wait_deadline_at: datetime
 
@@ -293,7 +291,7 @@ async def lock_one(connection: Connection, reservation_id: UUID) -> Reservation 
 
 async def insert(
     connection: Connection, commands: Sequence[RequestReservation]
-) -> tuple[dict[UUID, Arrival], dict[int, int]]:
+) -> tuple[dict[UUID, QueuedTimes], dict[int, int]]:
     """Store requests in their order; those whose reservation is known already are left out.
 
     Also counts by priority what was queued before them.
@@ -309,11 +307,11 @@ async def insert(
         [command.request.priority for command in commands],
         [command.requester for command in commands],
     )
-    arrivals = {
-        row["reservation_id"]: Arrival(row["arrival"], row["requested_at"], row["wait_deadline_at"])
+    times = {
+        row["reservation_id"]: QueuedTimes(row["requested_at"], row["wait_deadline_at"])
         for row in rows
     }
-    return arrivals, from_json(rows[0]["queued"], dict[int, int]) if rows else {}
+    return times, from_json(rows[0]["queued"], dict[int, int]) if rows else {}
 
 
 async def waiting_since(
