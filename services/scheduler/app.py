@@ -105,11 +105,7 @@ def create_service(
         database=database,
         routes=build_routes(
             CommandBatcher(
-                database,
-                decision_loop.request_snapshots,
-                Path(settings.data_dir),
-                share_rules,
-                decision_loop.deciding_at_once,
+                database, decision_loop.request_snapshots, Path(settings.data_dir), share_rules
             ),
             commands,
             ReservationQueries(database, query_engine, views, share_rules),

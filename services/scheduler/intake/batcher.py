@@ -5,7 +5,6 @@ While one transaction is under way the next commands gather; a few statements se
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,7 +17,6 @@ from services.scheduler.intake import apply_batch
 from services.scheduler.intake.apply_batch import Command
 from services.scheduler.intake.validation import ANY_SHARES
 from services.scheduler.ledger import command_replies
-from services.scheduler.ledger.apply_decisions import DecideAtOnce
 from services.scheduler.ledger.command_replies import AppliedElsewhereError
 from services.scheduler.ledger.rows.holding_rows import ReleasedDevice
 from shared.disk import require_room
@@ -46,15 +44,13 @@ class CommandBatcher:
     """Applies each command at most once and stores its reply in the same transaction.
 
     The same id with the same body gets the stored reply, with another body a refusal.
-    `on_released` is called with devices that were given back, after the commit. Around a
-    transaction of requests `deciding_at_once` is entered, which yields what may grant them in it.
+    `on_released` is called with devices that were given back, after the commit.
     """
 
     database: Database
     on_released: Callable[[Sequence[ReleasedDevice]], None]
     data_dir: Path
     share_rules: ShareRules = ANY_SHARES
-    deciding_at_once: Callable[[], AbstractAsyncContextManager[DecideAtOnce | None]] = nullcontext
     _pending: list[_Pending] = field(default_factory=list)
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_BATCHES))
 
@@ -95,11 +91,13 @@ class CommandBatcher:
     async def _apply(self, batch: list[_Pending]) -> None:
         try:
             try:
-                await self._commit_and_decide(batch)
+                await self._commit(batch)
             except UnavailableError:
                 raise
-            except Exception as error:  # noqa: BLE001  # whose it is shows when each comes alone
-                log.info("batch_split", commands=len(batch), error=str(error))
+            except Exception as error:
+                if len(batch) == 1 and not isinstance(error, AppliedElsewhereError):
+                    raise
+                log.info("batch_split", commands=len(batch))
                 for item in batch:
                     await self._apply_alone(item)
         except BaseException as error:
@@ -124,19 +122,7 @@ class CommandBatcher:
                 item.reply.set_exception(error)
                 return
 
-    async def _commit_and_decide(self, batch: list[_Pending]) -> None:
-        """Apply what is pending, and decide on it where that can be done at once.
-
-        Only requests: whoever releases or renews has locked a reservation before the leader's row,
-        which those who decide lock first.
-        """
-        if all(isinstance(item.command, RequestReservation) for item in batch):
-            async with self.deciding_at_once() as decide:
-                await self._commit(batch, decide)
-        else:
-            await self._commit(batch)
-
-    async def _commit(self, batch: list[_Pending], decide: DecideAtOnce | None = None) -> None:
+    async def _commit(self, batch: list[_Pending]) -> None:
         commands = [item.command for item in batch]
         async with self.database.transaction() as connection:
             hashes = {command.command_id: body_hash(command) for command in commands}
@@ -150,8 +136,6 @@ class CommandBatcher:
             ]
             writes = Writes()
             applied = await apply_batch.apply(connection, writes, new, self.share_rules)
-            if decide is not None and new:
-                await decide(connection, writes)
             await command_replies.insert(connection, writes, applied.replies, hashes)
             for command, state_before in recorded:
                 reply = applied.replies[command.command_id]

@@ -1,8 +1,8 @@
 """The leader's loop: catch up with the ledger, decide, commit, sleep until something can change."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -15,7 +15,6 @@ from services.scheduler.leader.cluster_decisions import ClusterDecisions
 from services.scheduler.leader.fleet_reader import FleetReader
 from services.scheduler.leader.live_engine import LiveEngine
 from services.scheduler.ledger import apply_decisions, decision_log, transitions
-from services.scheduler.ledger.apply_decisions import DecideAtOnce
 from services.scheduler.ledger.change_feed import Changes
 from services.scheduler.ledger.leader_election import Leadership, LeadershipLost
 from services.scheduler.ledger.rows import reservation_rows
@@ -24,7 +23,7 @@ from services.scheduler.ledger.transitions import LedgerChanged
 from services.scheduler.observations.latest_readings import DeviceKey
 from shared.errors import UnavailableError
 from shared.logging import log
-from shared.postgres.database import Connection, Database, to_json
+from shared.postgres.database import Database, to_json
 from shared.postgres.writes import Writes
 from shared.waiting import cancel_and_wait, wait_for
 
@@ -39,8 +38,7 @@ class DecisionLoop:
     """Decides while this process leads.
 
     A change of the ledger wakes it, a reading of a free device while a request is queued, and a
-    change of a cluster while a request for its GPUs is. What comes while nothing waits is decided
-    on in the transaction that stores it.
+    change of a cluster while a request for its GPUs is.
     """
 
     database: Database
@@ -50,7 +48,6 @@ class DecisionLoop:
     clusters: ClusterDecisions
     _live: LiveEngine = field(init=False)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # whose the engine is
     _changed: set[DeviceKey] = field(default_factory=set)
     _term: int | None = None
     _records: int = 0
@@ -71,49 +68,6 @@ class DecisionLoop:
         if self._live.is_loaded:
             self.reader.snapshots.request(released)
 
-    @asynccontextmanager
-    async def deciding_at_once(self) -> AsyncIterator[DecideAtOnce | None]:
-        """Yield what decides on new requests in the transaction that has stored them; None while
-        only the loop may, as it is at work or something waits.
-
-        The transaction is to end before this does: what was decided is kept then, and after an
-        error the engine is loaded anew.
-        """
-        if not self._is_idle():
-            yield None
-            return
-        has_begun, kept = False, []
-
-        async def decide(connection: Connection, writes: Writes) -> None:
-            nonlocal has_begun
-            has_begun = True
-            now = (await self._live.catch_up(connection)).now
-            self._apply_readings()
-            if decided := self._live.engine.decide(now):
-                kept.append((decided, await self._write(connection, writes, decided, now)))
-
-        async with self._turn:
-            try:
-                yield decide
-            except BaseException:
-                if has_begun:
-                    self._live.discard()
-                raise
-            for decided, xid in kept:
-                self._keep(decided, xid)
-
-    def _is_idle(self) -> bool:
-        """Return True while this process leads, its engine is loaded, and nothing waits."""
-        live = self._live
-        return (
-            live.is_loaded
-            and self._term is not None
-            and self._term == self.leadership.term
-            and not self._turn.locked()
-            and not live.engine.queue_length
-            and not live.feed.awaits_cluster
-        )
-
     async def run(self) -> None:
         """Decide until cancelled. Raises UnavailableError while Postgres is away."""
         renewing = asyncio.create_task(self._keep_renewing(), name="renew_leadership")
@@ -121,8 +75,7 @@ class DecisionLoop:
             while True:
                 self._woken.clear()
                 self._began_at_seconds = asyncio.get_running_loop().time()
-                async with self._turn:
-                    pause = await self._cycle()
+                pause = await self._cycle()
                 if pause > 0:
                     await wait_for(self._woken, pause)
         finally:
@@ -174,16 +127,13 @@ class DecisionLoop:
             return 0.0
         if live.engine.queue_length:
             # 5. Apply the newest readings: nothing else needs them.
-            self._apply_readings()
+            changed, self._changed = self._changed, set()
+            live.apply_readings(changed)
             # 6. Decide, in memory.
             if decided := live.engine.decide(changes.now):
                 # 7. Commit all of it or nothing. Only then the engine may keep what it decided;
                 # after any error it is discarded.
-                async with self.database.transaction() as connection:
-                    writes = Writes()
-                    xid = await self._write(connection, writes, decided, changes.now)
-                    await writes.send(connection)
-                self._keep(decided, xid)
+                await self._commit(decided, changes.now)
         self._drops = 0
         # 8. Sleep until time alone may change something.
         return _pause(live, changes)
@@ -202,35 +152,26 @@ class DecisionLoop:
             if ids:
                 log.warning(what, reservation_ids=[str(reservation_id) for reservation_id in ids])
 
-    async def _write(
-        self, connection: Connection, writes: Writes, decided: Sequence[Decision], now: datetime
-    ) -> str:
-        """Write decisions and what they were made from; return the transaction's id."""
+    async def _commit(self, decided: Sequence[Decision], now: datetime) -> None:
         live = self._live
-        xid = await apply_decisions.apply(connection, writes, self.leadership, decided, now)
-        await decision_log.record(
-            writes,
-            term=self._term or 0,
-            decided_at=now,
-            keyframe=live.journal.is_keyframe,
-            inputs=live.journal.encode(),
-            outcomes=to_json(decided),
-            reservation_ids=[decision.reservation_id for decision in decided],
-            policy=to_json(live.engine.policy) if live.journal.is_keyframe else None,
-        )
-        return xid
-
-    def _keep(self, decided: Sequence[Decision], xid: str) -> None:
-        """Have the engine keep what was committed."""
-        live = self._live
+        async with self.database.transaction() as connection:
+            writes = Writes()
+            xid = await apply_decisions.apply(connection, writes, self.leadership, decided, now)
+            await decision_log.record(
+                writes,
+                term=self._term or 0,
+                decided_at=now,
+                keyframe=live.journal.is_keyframe,
+                inputs=live.journal.encode(),
+                outcomes=to_json(decided),
+                reservation_ids=[decision.reservation_id for decision in decided],
+                policy=to_json(live.engine.policy) if live.journal.is_keyframe else None,
+            )
+            await writes.send(connection)
         live.commit(decided, xid)
         self._records += 1
         is_keyframe_due = self._records % decision_log.KEYFRAME_EVERY == 0
         live.journal.restart(live.engine.state() if is_keyframe_due else ())
-
-    def _apply_readings(self) -> None:
-        changed, self._changed = self._changed, set()
-        self._live.apply_readings(changed)
 
     def _on_readings(self, changed: frozenset[DeviceKey]) -> None:
         """Wake if a request is queued and one of these devices is free."""

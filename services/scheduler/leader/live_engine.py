@@ -37,7 +37,7 @@ from services.scheduler.ledger.change_feed import CHANGES_SECONDS, Changes, Rows
 from services.scheduler.ledger.rows import demand_rows, use_rows
 from services.scheduler.observations.latest_readings import DeviceKey
 from shared.logging import log
-from shared.postgres.database import Connection, Database, to_json
+from shared.postgres.database import Database, to_json
 
 LEARN_SECONDS: Final = 60
 MAX_GAP_SECONDS: Final = CHANGES_SECONDS / 3
@@ -113,9 +113,8 @@ class LiveEngine:
         """Forget everything; the next `catch_up` loads from the ledger."""
         self._position = None
 
-    async def catch_up(self, connection: Connection | None = None) -> Changes:
-        """Apply what has changed in the ledger, or load all of it. On a connection with what its
-        transaction has changed: unless that commits, the engine is to be discarded.
+    async def catch_up(self) -> Changes:
+        """Apply what has changed in the ledger, or load all of it.
 
         All of it is loaded the first time, after `discard`, and when the last call is so long ago,
         by this process's clock or by the database's, that recorded changes may have been deleted,
@@ -123,10 +122,10 @@ class LiveEngine:
         Raises UnavailableError while Postgres is away.
         """
         position = self._position or await self._load()
-        changes, rows = await self._read_changes(position, connection)
+        changes, rows = await self._read_changes(position)
         if self._is_gap(position, changes):
             log.info("engine_reloading", last_poll_at=position.now)
-            changes, rows = await self._read_changes(await self._load(), connection)
+            changes, rows = await self._read_changes(await self._load())
         self._own_xids.clear()
         self._apply(self.feed.apply_rows(rows))
         await self._learn(changes.now)
@@ -173,13 +172,9 @@ class LiveEngine:
                 self._apply([UseSeen(use=await use_rows.learn(connection, until, half_life))])
             self._used = minute
 
-    async def _read_changes(
-        self, since: _Position, connection: Connection | None
-    ) -> tuple[Changes, Rows]:
-        if connection is not None:
+    async def _read_changes(self, since: _Position) -> tuple[Changes, Rows]:
+        async with self.database.statements() as connection:
             return await change_feed.poll(connection, since.snapshot, self._own_xids)
-        async with self.database.statements() as own:
-            return await change_feed.poll(own, since.snapshot, self._own_xids)
 
     def _is_gap(self, since: _Position, changes: Changes) -> bool:
         if changes.timeline != since.timeline:

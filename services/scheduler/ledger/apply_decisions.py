@@ -1,6 +1,6 @@
 """Applies decisions of the engine in one transaction: a few statements for any number of them."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import count
 from typing import Final
@@ -32,8 +32,6 @@ from shared.postgres.outbox import stage
 from shared.postgres.writes import Writes
 
 Stored = Mapping[UUID, Reservation]
-# Decides on requests in the transaction that has stored them.
-DecideAtOnce = Callable[[Connection, Writes], Awaitable[None]]
 
 # Locks in order, each step once it has all rows of the one before: the leader's row, reservations,
 # devices. Every value is of a locked row, so none is from before a wait. Then draws epochs: none if

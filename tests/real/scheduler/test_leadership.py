@@ -88,11 +88,10 @@ async def test_a_leader_that_was_paused_commits_nothing(nats_url: str, postgres_
         await start(scheduler(nats_url, postgres_dsn, leader_ttl_seconds=0.5, make_leadership=make))
         around = await start(world(nats_url))
         await around.add_node("alpha", 1)
-        before = await around.granted(await around.request())
-        # It waits, so that it is the loop that decides, and nobody waits for a reply meanwhile.
-        reservation_id = await around.request()
+        accepted(await around.release(await around.granted(await around.request())))
+
         made[0].resume.clear()
-        accepted(await around.release(before))
+        reservation_id = await around.request()
         async with asyncio.timeout(30):
             await made[0].paused.wait()
         # Only now: before it, a machine under load could have made the second the leader.
