@@ -5,21 +5,19 @@ a commit since then is one. Those between come in turn, so that a few runs toget
 test of the whole platform depends on all of it by its processes, which no import tells.
 """
 
-import ast
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.support.imports import imports_of
 from tests.support.paths import ROOT
 
 RECENT_SECONDS: Final = 2 * 86_400
-PACKAGES: Final = ("services", "shared", "schemas", "tests")
 # Beyond it nearly all of our code is reached.
 FARTHEST_IMPORT: Final = 3
 # What no import leads to, and the helper through which tests use it.
@@ -104,30 +102,3 @@ def _ask_git(root: Path, *arguments: str) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
-
-
-@cache
-def imports_of(file: Path) -> frozenset[Path]:
-    """Return the files of our packages that a file of ours imports, wherever in it."""
-    nodes = ast.walk(ast.parse((ROOT / file).read_bytes()))
-    found = (_file_of(name) for name in _imported_names(nodes))
-    return frozenset(each for each in found if each is not None and each != file)
-
-
-def _imported_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-@cache
-def _file_of(name: str) -> Path | None:
-    """Return where a module of ours is; None for others, and for what is none."""
-    if name.partition(".")[0] not in PACKAGES:
-        return None
-    path = Path(*name.split("."))
-    files = (path.with_suffix(".py"), path / "__init__.py")
-    return next((file for file in files if (ROOT / file).is_file()), None)

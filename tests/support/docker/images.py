@@ -19,7 +19,6 @@ engine `simulated` counts: `--ttft-seconds`, `--start-delay-seconds`, `--ignore-
 Other flags are ignored. SIGTERM ends it at once with 0.
 """
 
-import ast
 import contextlib
 import hashlib
 import importlib.metadata
@@ -33,7 +32,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +41,7 @@ import docker
 import docker.errors
 import pytest
 
+from tests.support.imports import imported_names
 from tests.support.paths import ROOT
 
 CACHE: Final = Path.home() / ".cache" / "gpusteward-test-images"
@@ -296,16 +296,8 @@ def _sources() -> list[Path]:
         for file in [f for p in prefixes for f in (p / "__init__.py", p.with_suffix(".py"))]:
             if (path := ROOT / file).is_file() and path not in found:
                 found.add(path)
-                left += _imports(path)
+                left += imported_names(path)
     return sorted(found)
-
-
-def _imports(source: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source.read_bytes())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def _engine(tar: ImageTar) -> None:

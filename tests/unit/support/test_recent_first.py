@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.imports import imports_of
 from tests.support.paths import ROOT
 from tests.support.recent_first import (
     FARTHEST_IMPORT,
     USED_THROUGH,
     RecentFirst,
     count_steps,
-    imports_of,
     order_files,
     read_commits_ago,
 )
@@ -80,7 +80,7 @@ def test_modules_that_import_each_other_are_counted() -> None:
 
 
 def test_imports_are_those_of_our_own_modules() -> None:
-    assert imports_of(Path("tests/support/recent_first.py")) == {Path("tests/support/paths.py")}
+    assert imports_of(Path("tests/support/imports.py")) == {Path("tests/support/paths.py")}
     assert Path("shared/__init__.py") not in imports_of(Path("tests/conftest.py"))
     assert Path("tests/support/docker/private_engine.py") in imports_of(Path("tests/conftest.py"))
 
