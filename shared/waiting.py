@@ -1,11 +1,14 @@
-"""Waiting and cancelling where asyncio of Python 3.11 may lose a cancellation."""
+"""Waiting and cancelling where asyncio of Python 3.11 may lose a cancellation, and taking turns."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 CANCEL_AGAIN_SECONDS: Final = 0.5
+ITEMS_PER_TURN: Final = 50
+
+T = TypeVar("T")
 
 
 def heed_cancellation() -> None:
@@ -44,6 +47,16 @@ async def within(seconds: float | None) -> AsyncIterator[None]:
         if timeout.expired() and task.cancelling() == cancellations:
             raise TimeoutError from error
         raise
+
+
+async def take_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield items, and let others run before every 50 of them: all at once would have the
+    statements of another task's transaction wait for the last.
+    """
+    for number, item in enumerate(items):
+        if number % ITEMS_PER_TURN == 0:
+            await asyncio.sleep(0)
+        yield item
 
 
 async def wait_for(event: asyncio.Event, seconds: float | None) -> bool:

@@ -23,15 +23,12 @@ from shared.messaging.consumer_progress import Standstill, state_of
 from shared.messaging.raw_messages import RawMessage, receive
 from shared.messaging.routes import ACK_WAIT_SECONDS
 from shared.messaging.settlement import HOPELESS, RETRY_SECONDS
-from shared.waiting import within
+from shared.waiting import take_turns, within
 
 CHECK_SECONDS: Final = 3.0
 ANSWER_TIMEOUT_SECONDS: Final = 2.0  # beyond the linger
 SERVER_TIMEOUT_SECONDS: Final = 1.0  # a consumer without a leader does not answer at all
 NOTHING_MORE: Final = frozenset({"404", "408"})  # there are no more messages, or not in time
-# So many messages are worked on in a turn of the loop, or statements of another batch's transaction
-# would wait for the rest.
-TURN: Final = 50
 NAK: Final = b"-NAK"
 IN_PROGRESS: Final = b"+WPI"
 
@@ -187,9 +184,7 @@ class SampleConsumer(Generic[S]):
         samples: list[S] = []
         decode = decoder_of(self.sample)
         prefix = pattern_for(self.sample).removesuffix("*")
-        for number, message in enumerate(messages):
-            if number % TURN == 0:
-                await asyncio.sleep(0)
+        async for message in take_turns(messages):
             subject = message.subject.decode(errors="replace")
             try:
                 sample = decode(message.data)

@@ -50,7 +50,7 @@ def image_sizes() -> dict[str, float | None]:
     if private_engine.missing() is not None:
         return dict.fromkeys(tags)
     with private_engine.private_engine() as engine:
-        build_ours(engine.client)
+        build_ours(engine.client, engine.base_url)
         return {
             name: round(engine.client.images.get(tag).attrs["Size"] / MEGABYTE, 1)
             for name, tag in tags.items()

@@ -21,8 +21,8 @@ from services.results.samples.partitions import DAYS_AHEAD, Partitions
 from shared.clock import utcnow
 from shared.errors import UnavailableError
 from shared.logging import log
-from shared.messaging.samples import TURN
 from shared.postgres.database import Connection, Database, to_json
+from shared.waiting import take_turns
 
 # In one order everywhere: two instances that store the same must not wait for each other.
 UPSERT_DEVICES: Final = """
@@ -189,9 +189,7 @@ class SampleStore:
     async def _encode_rows(self, samples: Iterable[GpuSampled], news: _News) -> dict[int, bytes]:
         """Encode the ticks of which every number is known."""
         rows: dict[int, bytes] = {}
-        for number, sample in enumerate(samples):
-            if number % TURN == 0:
-                await asyncio.sleep(0)
+        async for sample in take_turns(samples):
             if (row := self._row(sample, news)) is not None:
                 rows[id(sample)] = row
         return rows

@@ -143,11 +143,11 @@ def _balancer(tar: ImageTar) -> None:
     tar.add_text("/usr/bin/caddy", "#!/bin/sh\nexec sleep 86400\n", mode=0o755)
 
 
-def build_ours(client: docker.DockerClient, url: str | None = None) -> None:
+def build_ours(client: docker.DockerClient, url: str) -> None:
     """Build both of our images, of a wheel and the locks. Skips where there is no page for it.
 
-    By BuildKit where there is a program that has it, and `url` tells where the engine answers: it
-    stores what the images have and no step on the way there, and takes two thirds of the time.
+    By BuildKit where there is a program that has it: it stores what the images have and no step on
+    the way there, and takes two thirds of the time. `url` is where the client's engine answers.
     """
     if reason := distribution.missing():
         pytest.skip(reason)
@@ -160,14 +160,14 @@ def build_ours(client: docker.DockerClient, url: str | None = None) -> None:
     )
     given = {name: os.environ[name] for name in PASSED if name in os.environ}
     arguments = {"BASE": BASE, "REVISION": "0" * 40, **given}
-    program = _buildkit() if url is not None else None
+    program = _buildkit()
     with short_directory() as directory:
         distribution.build_wheel(directory / "dist")
         shutil.copy(ROOT / "compose/Containerfile", directory / DOCKERFILE)
         for name in LOCKS:
             shutil.copy(ROOT / name, directory)
         for target, tag in (("slim", OURS), ("image", OURS_WITH_SERVERS)):
-            if program is not None and url is not None:
+            if program is not None:
                 told = _build_by(program, url, directory, target, tag, arguments)
             else:
                 told = _build_step_by_step(client, directory, target, tag, arguments)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared import waiting
-from shared.waiting import wait_for, within
+from shared.waiting import ITEMS_PER_TURN, take_turns, wait_for, within
 
 ENTERED = (waiting.__file__, asyncio.timeouts.__file__)
 
@@ -98,3 +98,16 @@ async def test_bounded_wait_ends_while_cancelled() -> None:
     task.cancel()
 
     assert await task == "cleaned up"
+
+
+async def test_tasks_that_take_turns_alternate() -> None:
+    done = ""
+
+    async def work(name: str) -> None:
+        nonlocal done
+        async for _ in take_turns(range(2 * ITEMS_PER_TURN)):
+            done += name
+
+    await asyncio.gather(work("a"), work("b"))
+
+    assert done == "".join(name * ITEMS_PER_TURN for name in "abab")
